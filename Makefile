@@ -1,0 +1,48 @@
+# Two commands do everything on a machine with Python 3.11 or newer: make demo, make test.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+UV := $(shell command -v uv 2>/dev/null)
+
+ifdef UV
+  CREATE = uv venv --quiet --python $(PYTHON) $(VENV)
+  INSTALL = uv pip install --quiet --python $(BIN)/python
+else
+  CREATE = $(PYTHON) -m venv $(VENV)
+  INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check
+endif
+
+.PHONY: demo test test-slow lint types bench clean
+
+$(BIN)/python:
+	$(CREATE)
+
+$(VENV)/.runtime: pyproject.toml | $(BIN)/python
+	$(INSTALL) -e '.[viz]'
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml | $(BIN)/python
+	$(INSTALL) -e '.[dev]'
+	@touch $@ $(VENV)/.runtime
+
+demo: $(VENV)/.runtime
+	$(BIN)/bisimetric metric problem:chain --tol 1e-4
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check src tests benchmarks
+	$(BIN)/ruff format --check src tests benchmarks
+
+types: $(VENV)/.dev
+	$(BIN)/mypy
+
+test: lint types
+	$(BIN)/python -m pytest -m 'not slow'
+
+test-slow: $(VENV)/.dev
+	$(BIN)/python -m pytest
+
+bench: $(VENV)/.dev
+	$(BIN)/python benchmarks/peers.py
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,37 @@
+"""Numba kernels for the CPU. All are serial and release the interpreter lock; threads are above."""
+
+from .ball import ball_block, bounds_block
+from .combine import (
+    carry_over,
+    gibbs,
+    hausdorff,
+    independent_block,
+    kept_layout,
+    power,
+    raise_to,
+    start_rows,
+    write_rows,
+)
+from .dense import dense_independent_block, dense_rows, dense_sinkhorn_block, single_threaded_blas
+from .simplex import exact_block
+from .sinkhorn import sinkhorn_block
+
+__all__ = [
+    "ball_block",
+    "bounds_block",
+    "carry_over",
+    "dense_independent_block",
+    "dense_rows",
+    "dense_sinkhorn_block",
+    "exact_block",
+    "gibbs",
+    "hausdorff",
+    "independent_block",
+    "kept_layout",
+    "power",
+    "raise_to",
+    "single_threaded_blas",
+    "sinkhorn_block",
+    "start_rows",
+    "write_rows",
+]

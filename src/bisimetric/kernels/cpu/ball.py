@@ -1,0 +1,257 @@
+"""Transport inside a relative-entropy ball (the paper's primal Sinkhorn distance), and rigorous
+bounds on exact transport from entropic potentials."""
+
+import numpy as np
+
+from . import simplex
+from .jit import kernel
+from .scaling import solve_log, vectors
+from .sinkhorn import dual_value, gather, log_pair, product_cost, relative_entropy, widest_support
+from .spanning_tree import MASS, scratch
+
+
+@kernel
+def two_by_two_ball(a, b, c00, c01, c10, c11, radius):
+    """Least cost over 2 × 2 couplings with KL ≤ radius: KL is convex in t with its minimum at ab."""
+    good = a * b
+    bad = min(a, b) if c00 + c11 < c01 + c10 else max(0.0, a + b - 1.0)
+    if relative_entropy(a, b, bad) <= radius:
+        good = bad
+    else:
+        for _ in range(60):
+            t = 0.5 * (good + bad)
+            if relative_entropy(a, b, t) <= radius:
+                good = t
+            else:
+                bad = t
+    return good * c00 + (a - good) * c01 + (b - good) * c10 + max(1.0 - a - b + good, 0.0) * c11
+
+
+@kernel
+def _exact_value(n, m, part, a, b, real, link, top):
+    for i in range(n):
+        real[MASS, i] = a[i]
+    for j in range(m):
+        real[MASS, n + j] = b[j]
+    return simplex.solve(n, m, part, real, link, np.zeros(2 * (n + m), np.uint16), 0, 1e-13 * top)[0]
+
+
+@kernel
+def _next_trial(log_reg, miss, last_reg, last_miss, low, high):
+    """The next log λ: KL is nearly a power of λ, so a secant in logs, kept inside (low, high)."""
+    if np.isnan(last_reg):
+        guess = log_reg + 0.7 * miss
+    elif miss != last_miss:
+        guess = log_reg - miss * (log_reg - last_reg) / (miss - last_miss)
+    else:
+        guess = np.inf
+    return guess if low < guess < high else 0.5 * (low + high)
+
+
+@kernel
+def _ball_pair(
+    n, m, part, radius, a, b, logs, plan, vec, matrix, real, link, kept, start, top, tol, limit, accuracy
+):  # fmt: skip
+    """Search λ until KL = radius; returns (value, error, iterations).
+
+    For each λ, value_λ − λ·radius is a lower bound on the answer (Lagrange) and is returned at its
+    best. A plan with KL ≤ radius is an upper bound; the product plan always is one. Between
+    them lies the answer. kept[start] is log λ, kept[start + 1:] is log y.
+    """
+    # Below the floor a plan costs at most λ (log n + log m) more than the exact one.
+    least = 0.3 * accuracy / (np.log(n) + np.log(m))
+    floor, ceiling = np.log(min(max(least, 1e-8 * top), 1e-3 * top)), np.log(1e7 * top)
+    low, high = floor, ceiling
+    log_reg = min(max(kept[start], floor), ceiling) if not np.isnan(kept[start]) else np.log(0.1 * top)
+    best, upper = 0.0, 0.0
+    for i in range(n):
+        for j in range(m):
+            upper += a[i] * b[j] * part[i * m + j]
+    iterations = 0
+    last_reg, last_miss = np.nan, np.nan
+    for _ in range(80):
+        reg = np.exp(log_reg)
+        more, error = log_pair(n, m, part, reg, a, b, logs, plan, vec, matrix, real, link, kept, start + 1, tol, limit)
+        iterations += more
+        cost = 0.0
+        for k in range(n * m):
+            cost += plan[k] * part[k]
+        value = dual_value(n, m, a, b, logs[0], logs[1], reg)
+        kl = max((value - cost) / reg, 0.0)
+        best = max(best, value - reg * radius)
+        if kl <= radius:
+            # Made feasible, the plan costs up to e·top more; its KL changes by e times log(ω/a⊗b), which is at
+            # most 2 top/λ, and a KL above the radius costs λ for each unit.
+            upper = min(upper, cost + 3.0 * error * top + reg * error * error)
+            high = log_reg
+        else:
+            low = log_reg
+        if upper - best <= accuracy or high - low < 1e-14:
+            break
+        if high <= floor:  # the ball holds even this nearly exact plan: it does not bind
+            best = max(best, _exact_value(n, m, part, a, b, real, link, top))
+            break
+        miss = np.log(max(kl, 1e-300) / radius)
+        guess = _next_trial(log_reg, miss, last_reg, last_miss, low, high)
+        if low == floor and guess < floor + 1.0:
+            guess = floor
+        last_reg, last_miss = log_reg, miss
+        for j in range(m):  # potentials, not scalings, carry over to another λ
+            kept[start + 1 + j] = np.log(b[j]) + (kept[start + 1 + j] - np.log(b[j])) * np.exp(log_reg - guess)
+        log_reg = guess
+    kept[start] = log_reg
+    return best, max(upper - best, 0.0), iterations
+
+
+@kernel
+def ball_block(
+    indptr, indices, probs, members, a0, a1, cost, radius, entropies, inv_p, top, tol, limit, accuracy,
+    first, kept, base, out,
+):  # fmt: skip
+    """Fill out with the least ‖d‖_{p,ω} over couplings with KL(ω ‖ a⊗b) ≤ radius.
+
+    Where radius ≥ min(H(a), H(b)) every coupling is allowed and the answer is exact transport (the
+    paper's lemma on equality); the caller has put that answer into `out`, and it is left alone.
+    """
+    widest = widest_support(indptr, members, a0)
+    part, real, link = scratch(widest)
+    vec, matrix = vectors(widest, part)
+    plan = np.empty(widest * widest)
+    logs = np.empty((2, widest))
+    keep = len(base) > 0
+    store = kept if keep else np.empty(widest + 1, kept.dtype)
+    iterations = 0
+    worst = 0.0
+    for a in range(a0, a1):
+        lo, n = indptr[members[a]], indptr[members[a] + 1] - indptr[members[a]]
+        start = base[a] if keep else 0
+        for b in range(a + first, len(members)):
+            to, m = indptr[members[b]], indptr[members[b] + 1] - indptr[members[b]]
+            pa, pb = probs[lo : lo + n], probs[to : to + m]
+            error = 0.0
+            if n == 1 or m == 1 or radius == 0.0:
+                value = product_cost(probs, indices, lo, n, to, m, cost)
+            elif n + m == 4:
+                x, y, z, t = indices[lo], indices[lo + 1], indices[to], indices[to + 1]
+                value = two_by_two_ball(pa[0], pb[0], cost[x, z], cost[x, t], cost[y, z], cost[y, t], radius)
+            elif radius >= min(entropies[members[a]], entropies[members[b]]):
+                if keep:
+                    start += m + 1
+                continue
+            else:
+                if not keep:
+                    store[0] = np.nan
+                    store[1] = np.nan
+                gather(cost, indices, lo, n, to, m, part)
+                value, error, more = _ball_pair(
+                    n, m, part, radius, pa, pb, logs, plan, vec, matrix, real, link, store, start, top,
+                    tol, limit, accuracy,
+                )  # fmt: skip
+                iterations += more
+                if keep:
+                    start += m + 1
+            root = value if inv_p == 1.0 else value**inv_p
+            if error > 0.0:
+                worst = max(worst, (value + error if inv_p == 1.0 else (value + error) ** inv_p) - root)
+            out[a - a0, b] = root
+    return iterations, worst
+
+
+@kernel
+def _rounded_cost(n, m, part, a, b, plan):
+    """⟨ω̃, C⟩ for the plan made feasible: excess columns are cut, what is missing is spread."""
+    columns = np.zeros(m)
+    for i in range(n):
+        for j in range(m):
+            columns[j] += plan[i * m + j]
+    for j in range(m):
+        columns[j] = min(1.0, b[j] / columns[j]) if columns[j] > 0.0 else 0.0
+    short_a, short_b = np.empty(n), b.copy()
+    total, missing = 0.0, 0.0
+    for i in range(n):
+        row = 0.0
+        for j in range(m):
+            mass = plan[i * m + j] * columns[j]
+            row += mass
+            short_b[j] -= mass
+            total += mass * part[i * m + j]
+        short_a[i] = max(a[i] - row, 0.0)
+        missing += short_a[i]
+    if missing > 0.0:
+        for i in range(n):
+            for j in range(m):
+                total += short_a[i] * max(short_b[j], 0.0) / missing * part[i * m + j]
+    return total
+
+
+@kernel
+def _transformed_value(n, m, part, a, b, f):
+    """⟨f, a⟩ + ⟨g, b⟩ after two C-transforms, which make any f dual feasible and improve it."""
+    total = 0.0
+    g = np.full(m, np.inf)
+    for i in range(n):
+        for j in range(m):
+            g[j] = min(g[j], part[i * m + j] - f[i])
+    for j in range(m):
+        total += b[j] * g[j]
+    for i in range(n):
+        low = np.inf
+        for j in range(m):
+            low = min(low, part[i * m + j] - g[j])
+        total += a[i] * low
+    return total
+
+
+@kernel
+def bounds_block(
+    indptr, indices, probs, members, a0, a1, cost, reg, own_reg, scalings, inv_p, top, tol, limit,
+    first, kept, base, lower, upper,
+):  # fmt: skip
+    """Fill lower ≤ W_p ≤ upper for a0 ≤ a < a1, b > a, from entropic potentials.
+
+    `kept` holds y (where `scalings`) or log y; where `own_reg`, each pair's log λ comes before it.
+    It is only read. Pairs without anything kept start from the product plan.
+    """
+    widest = widest_support(indptr, members, a0)
+    part, _, _ = scratch(widest)
+    vec, matrix = vectors(widest, part)
+    plan = np.empty(widest * widest)
+    logs = np.empty((2, widest))
+    keep = len(base) > 0
+    for a in range(a0, a1):
+        lo, n = indptr[members[a]], indptr[members[a] + 1] - indptr[members[a]]
+        start = base[a] if keep else 0
+        for b in range(a + first, len(members)):
+            to, m = indptr[members[b]], indptr[members[b] + 1] - indptr[members[b]]
+            pa, pb = probs[lo : lo + n], probs[to : to + m]
+            if n == 1 or m == 1:
+                low = product_cost(probs, indices, lo, n, to, m, cost)
+                high = low
+            elif n + m == 4:
+                x, y, z, t = indices[lo], indices[lo + 1], indices[to], indices[to + 1]
+                low = simplex.two_by_two(pa[0], pb[0], cost[x, z], cost[x, t], cost[y, z], cost[y, t])
+                high = low
+            else:
+                gather(cost, indices, lo, n, to, m, part)
+                own = start
+                start += m + 1 if own_reg else m
+                if b == a:
+                    continue
+                if not keep or np.isnan(kept[own]):
+                    strength = 0.01 * top if own_reg else reg
+                    for j in range(m):
+                        logs[1, j] = np.log(pb[j])
+                else:
+                    strength = np.exp(kept[own]) if own_reg else reg
+                    own += 1 if own_reg else 0
+                    for j in range(m):
+                        y = float(kept[own + j])
+                        logs[1, j] = np.log(y) if scalings else y
+                solve_log(n, m, part, strength, pa, pb, logs[0], logs[1], plan, vec, matrix, tol, limit)
+                for i in range(n):
+                    logs[0, i] = strength * (logs[0, i] - np.log(pa[i]))
+                low = max(_transformed_value(n, m, part, pa, pb, logs[0]), 0.0)
+                high = _rounded_cost(n, m, part, pa, pb, plan)
+            if b > a:
+                lower[a - a0, b] = low if inv_p == 1.0 else low**inv_p
+                upper[a - a0, b] = high if inv_p == 1.0 else high**inv_p

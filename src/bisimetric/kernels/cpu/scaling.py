@@ -1,0 +1,204 @@
+"""Entropic transport between two small distributions, by Sinkhorn scaling helped by Newton.
+
+The plan of least ⟨ω, C⟩ + λ KL(ω ‖ a⊗b) is ω = diag(x) K diag(y) with K = exp(−C/λ). Scaling makes
+the row sums exact (x = a / K y), looks at the column sums, and corrects y. It converges linearly, and
+slowly where λ is small, so its rate is watched: where too many steps are foreseen, a Newton step on
+log y is tried, with the matrix diag(q) − ωᵀ diag(1/a) ω (q: column sums), and is kept only where it
+lowers the error.
+
+Where max C/λ is so large that K would underflow, `solve_log` works with log y and a kernel
+exp(log x_i + log y_j − C_ij/λ) that is made anew whenever the scalings leave a safe range.
+"""
+
+import numpy as np
+from numba import njit
+
+from . import simplex
+from .jit import OPTIONS, kernel
+from .spanning_tree import MASS, POT
+
+_REASSOCIATE = {"reassoc", "contract", "nsz", "arcp"}
+X, Y, Q, STEP, OLD = 0, 1, 2, 3, 4  # rows of the vectors of one problem
+_FIRST_LOOK, _LOOK = 8, 6  # iterations between looks at the rate
+_STEP_CAP = 3.0  # a Newton step changes log y by no more than this
+
+
+@kernel
+def vectors(widest, dtype_of):
+    """Allocate the vectors and the Newton matrix for supports of at most `widest` states."""
+    return np.empty((5, widest), dtype_of.dtype), np.empty(widest * widest)
+
+
+@njit(**OPTIONS, fastmath=_REASSOCIATE)
+def half_steps(n, m, kernel, a, b, vec):
+    """Make the rows exact, x = a / K y; returns the L1 error of the columns, sums in vec[Q]."""
+    for j in range(m):
+        vec[Q, j] = 0
+    for i in range(n):
+        total = kernel[0] * 0
+        for j in range(m):
+            total += kernel[i * m + j] * vec[Y, j]
+        x = a[i] / total
+        vec[X, i] = x
+        for j in range(m):
+            vec[Q, j] += x * kernel[i * m + j]
+    error = 0.0
+    for j in range(m):
+        error += abs(vec[Q, j] * vec[Y, j] - b[j])
+    return error
+
+
+@kernel
+def _newton(n, m, kernel, a, b, vec, matrix):
+    """Move log y by a capped Newton step; False where the matrix is not positive."""
+    k = m - 1  # the last entry is held: scalings are free up to one factor
+    for j in range(k):
+        for l in range(j + 1):
+            matrix[j * k + l] = 0.0
+    for i in range(n):
+        x = float(vec[X, i])
+        for j in range(k):
+            left = x * kernel[i * m + j] * vec[Y, j] / a[i]
+            if left > 1e-14:
+                for l in range(j + 1):
+                    matrix[j * k + l] -= left * x * kernel[i * m + l] * vec[Y, l]
+    for j in range(k):
+        q = float(vec[Q, j] * vec[Y, j])
+        matrix[j * k + j] += q * (1.0 + 1e-12) + 1e-18
+        vec[STEP, j] = b[j] - q
+    for j in range(k):  # Cholesky, then the two triangular solves
+        for l in range(j + 1):
+            total = matrix[j * k + l]
+            for h in range(l):
+                total -= matrix[j * k + h] * matrix[l * k + h]
+            if l < j:
+                matrix[j * k + l] = total / matrix[l * k + l]
+            elif total > 0.0:
+                matrix[j * k + j] = np.sqrt(total)
+            else:
+                return False
+    for j in range(k):
+        total = float(vec[STEP, j])
+        for h in range(j):
+            total -= matrix[j * k + h] * vec[STEP, h]
+        vec[STEP, j] = total / matrix[j * k + j]
+    largest = 0.0
+    for j in range(k - 1, -1, -1):
+        total = float(vec[STEP, j])
+        for h in range(j + 1, k):
+            total -= matrix[h * k + j] * vec[STEP, h]
+        vec[STEP, j] = total / matrix[j * k + j]
+        largest = max(largest, abs(vec[STEP, j]))
+    shrink = _STEP_CAP / largest if largest > _STEP_CAP else 1.0
+    for j in range(k):
+        vec[OLD, j] = vec[Y, j]
+        vec[Y, j] *= np.exp(shrink * vec[STEP, j])
+    return True
+
+
+@kernel
+def scale(n, m, kernel, a, b, vec, matrix, tol, limit, far):
+    """Scale until the L1 error of the columns is at most tol; returns (iterations, error).
+
+    Starts from vec[Y]; leaves x, y and the column sums Q with exact rows. Stops early, with the
+    error it has, where a scaling would leave [1/far, far] or the limit is reached.
+    """
+    error = half_steps(n, m, kernel, a, b, vec)
+    done = 1
+    look, before = _FIRST_LOOK, error
+    while error > tol and done < limit:
+        if done >= look:
+            # Iterations foreseen at the rate since the last look, against the cost of Newton.
+            rate = np.log(max(before / error, 1.0 + 1e-9)) / _LOOK
+            if np.log(error / tol) / rate > 2 * m and _newton(n, m, kernel, a, b, vec, matrix):
+                before, error = error, half_steps(n, m, kernel, a, b, vec)
+                done += 1 + m // 2
+                if error < 0.5 * before:
+                    look = done  # Newton works: go on with it
+                    continue
+                if not error < before:
+                    for j in range(m - 1):
+                        vec[Y, j] = vec[OLD, j]
+                    error = half_steps(n, m, kernel, a, b, vec)
+            look, before = done + _LOOK, error
+        low, high = np.inf, 0.0
+        for j in range(m):
+            y = b[j] / vec[Q, j]
+            low, high = min(low, y), max(high, y)
+        if not (low * far > 1.0 and high < far):
+            break
+        for j in range(m):
+            vec[Y, j] = b[j] / vec[Q, j]
+        error = half_steps(n, m, kernel, a, b, vec)
+        done += 1
+    return done, error
+
+
+@kernel
+def _log_rows(n, m, cost, reg, a, log_x, log_y):
+    """Exact rows in the log domain: log x_i = log a_i − LSE_j(log y_j − C_ij/λ)."""
+    for i in range(n):
+        top = -np.inf
+        for j in range(m):
+            top = max(top, log_y[j] - cost[i * m + j] / reg)
+        total = 0.0
+        for j in range(m):
+            total += np.exp(log_y[j] - cost[i * m + j] / reg - top)
+        log_x[i] = np.log(a[i]) - top - np.log(total)
+
+
+@kernel
+def _log_columns(n, m, cost, reg, b, log_x, log_y):
+    for j in range(m):
+        top = -np.inf
+        for i in range(n):
+            top = max(top, log_x[i] - cost[i * m + j] / reg)
+        total = 0.0
+        for i in range(n):
+            total += np.exp(log_x[i] - cost[i * m + j] / reg - top)
+        log_y[j] = np.log(b[j]) - top - np.log(total)
+
+
+@kernel
+def exact_start(n, m, cost, reg, a, b, real, link, log_y):
+    """A start for small λ: log y from the potentials of the exact plan, which are λ log-close."""
+    for i in range(n):
+        real[MASS, i] = a[i]
+    top = 0.0
+    for j in range(m):
+        real[MASS, n + j] = b[j]
+    for k in range(n * m):
+        top = max(top, cost[k])
+    simplex.solve(n, m, cost, real, link, np.zeros(2 * (n + m), np.uint16), 0, 1e-12 * top)
+    for j in range(m):
+        log_y[j] = real[POT, n + j] / reg + np.log(b[j])
+
+
+@kernel
+def solve_log(n, m, cost, reg, a, b, log_x, log_y, kernel, vec, matrix, tol, limit):
+    """Solve for any λ > 0 from the start in log_y; returns (iterations, error).
+
+    Leaves log x, log y, and the plan in `kernel` (rows exact, columns within the error).
+    """
+    done = 0
+    error = np.inf
+    while True:
+        _log_rows(n, m, cost, reg, a, log_x, log_y)
+        for i in range(n):
+            for j in range(m):
+                kernel[i * m + j] = np.exp(log_x[i] + log_y[j] - cost[i * m + j] / reg)
+        for j in range(m):
+            vec[Y, j] = 1.0
+        more, error = scale(n, m, kernel, a, b, vec, matrix, tol, limit - done, 1e100)
+        done += more
+        for i in range(n):
+            log_x[i] += np.log(vec[X, i])
+        for j in range(m):
+            log_y[j] += np.log(vec[Y, j])
+        if error <= tol or done >= limit:
+            break
+        _log_columns(n, m, cost, reg, b, log_x, log_y)  # out of range: one step in the log domain
+    for i in range(n):
+        for j in range(m):
+            kernel[i * m + j] *= vec[X, i] * vec[Y, j]
+    return done, error

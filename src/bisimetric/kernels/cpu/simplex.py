@@ -1,0 +1,263 @@
+"""Exact transport between small distributions: a network simplex that restarts.
+
+The transportation problem  min ⟨ω, C⟩  over couplings ω of a [n] and b [m] is a network flow. A
+spanning tree is optimal where none of its flows is negative and no reduced cost C_ij − u_i − v_j is.
+
+Between two sweeps of a metric C changes little, so each pair's last optimal tree is kept, as
+n + m − 1 (node, parent) entries that are read back in two linear passes. Where only C changed, the
+flows are still feasible and primal pivots finish the job. Where the marginals changed too, flows
+may be negative: costs are first raised so that the tree is dual feasible, dual pivots remove the
+negative flows, and primal pivots go on with the true costs.
+
+Pricing looks at one row of C at a time, round robin, and takes its best arc (a block search with
+blocks of about the square root of the number of arcs). Leaving arcs follow Cunningham's rule, which
+keeps trees strongly feasible and so prevents cycling from a cold start; a cap on pivots with
+Bland's rule behind it covers restarts.
+"""
+
+import numpy as np
+from numba import njit
+
+from .jit import OPTIONS, kernel
+from .spanning_tree import (
+    DEPTH,
+    FLOW,
+    MARK,
+    MASS,
+    PARENT,
+    POT,
+    cold_tree,
+    exchange,
+    link_children,
+    next_below,
+    push,
+    read_tree,
+    scratch,
+    set_flows,
+    set_order,
+    set_potentials,
+    write_tree,
+)
+
+_MINIMA = {"nnan", "ninf", "nsz"}  # lets minima be vectorised; changes no result for finite costs
+
+
+@njit(**OPTIONS, fastmath=_MINIMA)
+def _row_minimum(cost, start, real, n, m):
+    low = np.inf
+    for j in range(m):
+        low = min(low, cost[start + j] - real[POT, n + j])
+    return low
+
+
+@kernel
+def _primal_pivot(n, real, link, i, j, reduced, bland):
+    """Let the arc (row i, column j) enter and keep the flows feasible."""
+    x, y = i, j
+    theta = np.inf
+    cut = -1
+    on_i = True
+    # The cycle runs from the common ancestor down to i, across to j and up again. Rows on i's side
+    # and columns on j's side lose flow. The last blocking arc of the cycle leaves.
+    while x != y:
+        if link[DEPTH, x] >= link[DEPTH, y]:
+            flow = real[FLOW, x]
+            if x < n and (flow < theta or (bland and flow == theta and x < cut)):
+                theta, cut, on_i = flow, x, True
+            x = link[PARENT, x]
+        else:
+            flow = real[FLOW, y]
+            if y >= n and (flow < theta or (flow == theta and (not bland or y < cut))):
+                theta, cut, on_i = flow, y, False
+            y = link[PARENT, y]
+    theta = max(theta, 0.0)
+    push(n, real, link, i, j, theta)
+    if on_i:
+        exchange(n, real, link, cut, i, j, theta, reduced)
+    else:
+        exchange(n, real, link, cut, j, i, theta, reduced)
+
+
+@kernel
+def _primal(n, m, cost, real, link, tol):
+    """Pivot until no reduced cost is below −tol; returns the number of pivots."""
+    pivots = 0
+    patience = 200 + 40 * (n + m)
+    row = 0
+    clean = 0  # rows seen since the last pivot
+    while clean < n:
+        low = real[POT, row] - tol
+        if _row_minimum(cost, row * m, real, n, m) >= low:
+            clean += 1
+            row = row + 1 if row + 1 < n else 0
+            continue
+        if pivots == 0:
+            link_children(n, m, link)
+        bland = pivots > patience
+        best = -1
+        for j in range(m):
+            value = cost[row * m + j] - real[POT, n + j]
+            if value < low and not (bland and best >= 0):
+                low, best = value, j
+        _primal_pivot(n, real, link, row, n + best, low - real[POT, row], bland)
+        pivots += 1
+        clean = 0
+        if bland:
+            row = 0
+        if pivots > 1000 * patience:  # not seen; the answer is still feasible
+            break
+    if pivots > 0:
+        set_order(n, m, link)
+    return pivots
+
+
+@kernel
+def _dual_arc(n, m, raised, real, link, below):
+    """The arc of least reduced cost from a row outside the side `below` to a column on it.
+
+    `below` is the side (1: marked, 0: not) that holds the row of the arc to be removed: its flow
+    is negative, so mass must cross the other way.
+    """
+    low = np.inf
+    row, column = -1, -1
+    for i in range(n):
+        if link[MARK, i] == below:
+            continue
+        for j in range(m):
+            reduced = raised[i * m + j] - real[POT, i] - real[POT, n + j]
+            if link[MARK, n + j] == below and reduced < low:
+                low, row, column = reduced, i, n + j
+    return row, column, low
+
+
+@kernel
+def _dual(n, m, cost, real, link, slack):
+    """Remove negative flows under costs raised so that the tree is dual feasible.
+
+    Returns False where it gives up (the caller then starts cold).
+    """
+    raised = np.empty(n * m)
+    for i in range(n):
+        for j in range(m):
+            raised[i * m + j] = max(cost[i * m + j], real[POT, i] + real[POT, n + j])
+    link_children(n, m, link)
+    for _ in range(4 * (n + m)):
+        cut = 1
+        for v in range(1, n + m):
+            link[MARK, v] = 0
+            if real[FLOW, v] < real[FLOW, cut]:
+                cut = v
+        if real[FLOW, cut] >= -slack:
+            set_order(n, m, link)
+            return True
+        link[MARK, 0] = 0
+        v = cut
+        while v >= 0:
+            link[MARK, v] = 1
+            v = next_below(link, v, cut)
+        row, column, reduced = _dual_arc(n, m, raised, real, link, 1 if cut < n else 0)
+        if row < 0:
+            return False
+        amount = -real[FLOW, cut]
+        push(n, real, link, row, column, amount)
+        if link[MARK, row] == 1:
+            exchange(n, real, link, cut, row, column, amount, reduced)
+        else:
+            exchange(n, real, link, cut, column, row, amount, reduced)
+    return False
+
+
+@kernel
+def solve(n, m, cost, real, link, kept, start, tol):
+    """Solve the problem in `cost` and real[MASS]; returns (optimum, pivots).
+
+    `kept[start:]` holds the last tree of this pair, or 0 at its first place, and receives the new
+    one. The potentials left in real[POT] are feasible up to `tol`, so the value returned is at
+    most `tol` above the true optimum, and never below it, rounding aside.
+    """
+    slack = 1e-15 * (n + m)
+    changed = not read_tree(n, m, link, kept, start)
+    if changed:
+        cold_tree(n, m, cost, real, link)
+    set_potentials(n, m, cost, real, link)
+    if set_flows(n, m, real, link) < -slack:
+        changed = True
+        if not _dual(n, m, cost, real, link, slack):
+            cold_tree(n, m, cost, real, link)
+        set_potentials(n, m, cost, real, link)
+        set_flows(n, m, real, link)
+    pivots = _primal(n, m, cost, real, link, tol)
+    if changed or pivots > 0:
+        write_tree(n, m, link, kept, start)
+    value = 0.0  # a sum of non-negative terms, so that equal rows come out at exactly 0
+    for v in range(1, n + m):
+        above = link[PARENT, v]
+        k = v * m + above - n if v < n else above * m + v - n
+        value += max(real[FLOW, v], 0.0) * cost[k]
+    return value, pivots
+
+
+@kernel
+def two_by_two(a, b, c00, c01, c10, c11):
+    """Optimal cost between (a, 1−a) and (b, 1−b): linear in the mass on (0, 0)."""
+    t = min(a, b) if c00 + c11 < c01 + c10 else max(0.0, a + b - 1.0)
+    return t * c00 + (a - t) * c01 + (b - t) * c10 + max(0.0, 1.0 - a - b + t) * c11
+
+
+@kernel
+def exact_block(indptr, indices, probs, members, a0, a1, cost, inv_p, top, first, kept, base, out):
+    """Fill out[a − a0, b] = W_p between members a and b, for a0 ≤ a < a1 and b ≥ a + first.
+
+    `cost` is d^p [S, S] and `top` its largest entry. Trees of row a are kept at kept[base[a]:], in the
+    order of b and without room for pairs with a closed form; an empty `base` means that none are kept.
+    Returns (pivots, largest error of an entry).
+    """
+    widest = 1
+    for b in range(a0, len(members)):
+        widest = max(widest, indptr[members[b] + 1] - indptr[members[b]])
+    block, real, link = scratch(widest)
+    keep = len(base) > 0
+    store = kept if keep else np.zeros(4 * widest, kept.dtype)
+    pivots = 0
+    tol = 1e-13 * top
+    worst = tol if inv_p == 1.0 else 0.0
+    for a in range(a0, a1):
+        lo = indptr[members[a]]
+        n = indptr[members[a] + 1] - lo
+        start = base[a] if keep else 0
+        for i in range(n):
+            real[MASS, i] = probs[lo + i]
+        for b in range(a + first, len(members)):
+            to = indptr[members[b]]
+            m = indptr[members[b] + 1] - to
+            error = tol
+            if n == 1 or m == 1:
+                value = 0.0
+                for i in range(n):
+                    for j in range(m):
+                        value += probs[lo + i] * probs[to + j] * cost[indices[lo + i], indices[to + j]]
+            elif n + m == 4:
+                x, y, z, t = indices[lo], indices[lo + 1], indices[to], indices[to + 1]
+                value = two_by_two(probs[lo], probs[to], cost[x, z], cost[x, t], cost[y, z], cost[y, t])
+            else:
+                for i in range(n):
+                    x = indices[lo + i]
+                    for j in range(m):
+                        block[i * m + j] = cost[x, indices[to + j]]
+                for j in range(m):
+                    real[MASS, n + j] = probs[to + j]
+                if not keep:
+                    store[0] = 0
+                if inv_p != 1.0:  # a root magnifies errors near 0, so they must scale with the block
+                    error = tol * (np.max(block[: n * m]) / top)
+                value, more = solve(n, m, block, real, link, store, start, error)
+                pivots += more
+                if keep:
+                    start += 2 * (n + m - 1)
+            if inv_p == 1.0:
+                out[a - a0, b] = value
+            else:
+                root = value**inv_p
+                out[a - a0, b] = root
+                worst = max(worst, root - max(value - error, 0.0) ** inv_p)
+    return pivots, worst

@@ -1,0 +1,80 @@
+"""Which kernels run where: the only place that looks at the device, the dtype and the threads."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+_THREADS: int | None = None
+
+
+def set_threads(count: int | None) -> None:
+    """Set how many threads are used (None: one per available core, or BISIMETRIC_THREADS).
+
+    Results do not depend on it.
+    """
+    global _THREADS
+    if count is not None and count < 1:
+        raise ValueError(f"the number of threads must be at least 1; got {count}.")
+    _THREADS = count
+
+
+def threads() -> int:
+    """How many threads are used."""
+    if _THREADS is not None:
+        return _THREADS
+    wanted = os.environ.get("BISIMETRIC_THREADS", "")
+    if wanted.isdigit() and int(wanted) > 0:
+        return int(wanted)
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@dataclass(frozen=True)
+class Engine:
+    """The kernels of one device for one precision."""
+
+    kernels: ModuleType
+    dtype: np.dtype[Any]
+
+    @property
+    def eps(self) -> float:
+        """Unit round-off of the stored distances."""
+        return float(np.finfo(self.dtype).eps)
+
+
+def engine(device: str, dtype: str) -> Engine:
+    """The engine for device "cpu" and dtype "float64" or "float32"."""
+    if device != "cpu":
+        raise ValueError(f'device must be "cpu"; got {device!r}. This version has no kernels for another device.')
+    if dtype not in ("float64", "float32"):
+        raise ValueError(f'dtype must be "float64" or "float32"; got {dtype!r}.')
+    from . import cpu
+
+    return Engine(cpu, np.dtype(dtype))
+
+
+def run_all(task: Callable[[Any], Any], units: Iterable[Any]) -> list[Any]:
+    """Run task(unit) for every unit on the threads; kernels release the interpreter lock.
+
+    Results come in the order of the units. Ctrl-C lets running units finish, drops the others and
+    is raised again.
+    """
+    work = list(units)
+    count = min(threads(), len(work))
+    if count <= 1:
+        return [task(unit) for unit in work]
+    with ThreadPoolExecutor(count) as pool:
+        futures = [pool.submit(task, unit) for unit in work]
+        try:
+            wait(futures, return_when=FIRST_EXCEPTION)
+            return [future.result() for future in futures]
+        except BaseException:
+            for future in futures:
+                future.cancel()
+            raise

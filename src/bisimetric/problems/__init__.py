@@ -1,0 +1,60 @@
+"""Generators of MDPs: the paper's three families, Garnet MDPs, gridworlds."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from difflib import get_close_matches
+from typing import Any
+from urllib.parse import parse_qsl
+
+from ..model import MDP
+
+
+def _load(name: str) -> Callable[..., MDP]:
+    from . import families, random
+
+    generator = getattr(families if hasattr(families, name) else random, name)
+    assert callable(generator)
+    return generator  # type: ignore[no-any-return]
+
+
+NAMES = ("chain", "staircase", "detours", "garnet", "gridworld")
+
+
+def __getattr__(name: str) -> Callable[..., MDP]:
+    if name in NAMES:  # loaded when used, so that importing the package stays quick
+        return _load(name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def _hint(word: str, known: list[str]) -> str:
+    near = get_close_matches(word, known, n=1)
+    return f" Did you mean {near[0]!r}?" if near else f" Known: {', '.join(known)}."
+
+
+def from_spec(spec: str) -> MDP:
+    """A problem from text such as "chain?n_states=100&seed=1".
+
+    Raises ValueError for an unknown name or argument, with the nearest known one.
+    """
+    name, _, query = spec.partition("?")
+    if name not in NAMES:
+        raise ValueError(f"unknown problem {name!r}.{_hint(name, list(NAMES))}")
+    generator = _load(name)
+    defaults = {key: p.default for key, p in inspect.signature(generator).parameters.items()}
+    arguments: dict[str, Any] = {}
+    for key, text in parse_qsl(query, keep_blank_values=True):
+        if key not in defaults:
+            raise ValueError(f"problem {name!r} has no argument {key!r}.{_hint(key, list(defaults))}")
+        kind = type(defaults[key])
+        try:
+            arguments[key] = kind(text)
+        except ValueError:
+            raise ValueError(f"problem {name!r}: {key} must be {kind.__name__}; got {text!r}.") from None
+    if query and not arguments:
+        raise ValueError(f"problem {name!r}: cannot read {query!r}; write arguments as name=value&name=value.")
+    return generator(**arguments)
+
+
+__all__ = ["NAMES", "chain", "detours", "from_spec", "garnet", "gridworld", "staircase"]
