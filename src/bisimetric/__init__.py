@@ -1,10 +1,14 @@
 """bisimetric: bisimulation metrics of finite MDPs, with their errors."""
 
-from . import problems
+from . import certificates, problems
+from .aggregation import EpsilonCover, KMedoids, Partition, lift_policy, quotient
+from .certificates import Certificate
 from .formats import read, write
 from .kernels.select import set_threads
-from .metric import Certificate, MetricSolution, Progress, Status, solve_metric
+from .metric import MetricSolution, Progress, Status, solve_metric
 from .model import MDP, Chain, ModelError
+from .policy_iteration import PolicyRun, RunStatus, Step, solve_policy
+from .schedules import Constant, PowerDecay, Theoretical
 from .transport import Exact, Independent, KLBall, Sinkhorn, Transport
 
 __version__ = "0.1.0"
@@ -13,18 +17,31 @@ __all__ = [
     "MDP",
     "Certificate",
     "Chain",
+    "Constant",
+    "EpsilonCover",
     "Exact",
     "Independent",
     "KLBall",
+    "KMedoids",
     "MetricSolution",
     "ModelError",
+    "Partition",
+    "PolicyRun",
+    "PowerDecay",
     "Progress",
+    "RunStatus",
     "Sinkhorn",
     "Status",
+    "Step",
+    "Theoretical",
     "Transport",
+    "certificates",
+    "lift_policy",
     "problems",
+    "quotient",
     "read",
     "set_threads",
     "solve_metric",
+    "solve_policy",
     "write",
 ]

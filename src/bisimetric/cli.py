@@ -40,7 +40,7 @@ Model = Annotated[str, Parameter(help="A model file (.npz), or problem:NAME?argu
 Json = Annotated[bool, Parameter(negative="", help="Print one machine-readable object.")]
 
 
-class BadInput(Exception):
+class BadInputError(Exception):
     """A mistake in what the user gave: one line, exit status 2."""
 
 
@@ -53,7 +53,7 @@ def load_model(spec: str) -> MDP:
     from . import formats
 
     if not Path(spec).exists():
-        raise BadInput(f"{spec}: no such file (a generated model is written problem:NAME).")
+        raise BadInputError(f"{spec}: no such file (a generated model is written problem:NAME).")
     return formats.read(spec)
 
 
@@ -70,31 +70,31 @@ def parse_transport(text: str) -> Transport:
     head, *options = text.split(",")
     name, colon, value = head.partition(":")
     if name not in kinds:
-        raise BadInput(f"unknown transport {name!r}; known: {', '.join(kinds)}.")
+        raise BadInputError(f"unknown transport {name!r}; known: {', '.join(kinds)}.")
     kind, main = kinds[name]
     settings: dict[str, Any] = {main: value} if colon else {}
     for option in options:
         key, equals, setting = option.partition("=")
         if not equals:
-            raise BadInput(f"transport {text!r}: write settings as name=value; got {option!r}.")
+            raise BadInputError(f"transport {text!r}: write settings as name=value; got {option!r}.")
         settings[key] = setting
     known = {field: kind.__dataclass_fields__[field].type for field in kind.__dataclass_fields__}
     for key, setting in settings.items():
         if key not in known:
-            raise BadInput(f"transport {name!r} has no setting {key!r}; known: {', '.join(known)}.")
+            raise BadInputError(f"transport {name!r} has no setting {key!r}; known: {', '.join(known)}.")
         if known[key] == "float":
             try:
                 settings[key] = float(setting)
             except ValueError:
-                raise BadInput(f"transport {name!r}: {key} must be a number; got {setting!r}.") from None
+                raise BadInputError(f"transport {name!r}: {key} must be a number; got {setting!r}.") from None
     try:
         return kind(**settings)
     except TypeError:
-        raise BadInput(f"transport {name!r} needs a value, as in {name}:0.5.") from None
+        raise BadInputError(f"transport {name!r} needs a value, as in {name}:0.5.") from None
 
 
 def load_policy(text: str, mdp: MDP) -> Any:
-    """ "uniform", or a .npy, .npz (entry policy) or text file, per choice or [S, A]."""
+    """A policy per choice: the word uniform, or a .npy, .npz (entry policy) or text file."""
     import numpy as np
 
     if text == "uniform":
@@ -105,9 +105,9 @@ def load_policy(text: str, mdp: MDP) -> Any:
             return mdp.check_policy(loaded["policy"] if text.endswith(".npz") else loaded)
         return mdp.check_policy(np.loadtxt(text, delimiter="," if text.endswith(".csv") else None))
     except KeyError:
-        raise BadInput(f"{text}: has no entry 'policy'.") from None
+        raise BadInputError(f"{text}: has no entry 'policy'.") from None
     except OSError as error:
-        raise BadInput(f"{text}: {error.strerror or error}.") from None
+        raise BadInputError(f"{text}: {error.strerror or error}.") from None
 
 
 def check_output(path: Path) -> None:
@@ -115,12 +115,12 @@ def check_output(path: Path) -> None:
     import tempfile
 
     if path.is_dir():
-        raise BadInput(f"{path}: is a folder.")
+        raise BadInputError(f"{path}: is a folder.")
     try:
         with tempfile.TemporaryFile(dir=path.parent):
             pass
     except OSError as error:
-        raise BadInput(f"{path}: cannot be written ({error.strerror}).") from None
+        raise BadInputError(f"{path}: cannot be written ({error.strerror}).") from None
 
 
 def _say(text: str) -> None:
@@ -131,13 +131,15 @@ class _Bar:
     """A progress bar on a terminal, silence elsewhere. The error falls by about c_T a sweep."""
 
     def __init__(self, tol: float) -> None:
-        self.tol, self.bar, self.task, self.first = tol, None, None, 0.0
+        self.tol, self.first = tol, 0.0
+        self.bar: Any = None
+        self.task: Any = None
         if sys.stderr.isatty():
             from rich.console import Console
             from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
             columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
-            self.bar: Any = Progress(*columns, console=Console(stderr=True), transient=True)
+            self.bar = Progress(*columns, console=Console(stderr=True), transient=True)
 
     def __enter__(self) -> _Bar:
         if self.bar is not None:
@@ -197,7 +199,7 @@ def metric(
     output: write distance, error and settings to this .npz file.
     """
     if policy is not None and match is not None:
-        raise BadInput("give --policy (metric of a policy) or --match (metric of the MDP), not both.")
+        raise BadInputError("give --policy (metric of a policy) or --match (metric of the MDP), not both.")
     way = parse_transport(transport)
     mdp = load_model(model)
     subject = mdp if match is not None else mdp.under(load_policy(policy or "uniform", mdp))
@@ -248,7 +250,7 @@ def _save_metric(path: Path, solution: MetricSolution, settings: dict[str, Any],
     try:
         save_atomically(path, arrays)
     except OSError as error:
-        raise BadInput(f"{path}: cannot be written ({error.strerror}).") from None
+        raise BadInputError(f"{path}: cannot be written ({error.strerror}).") from None
 
 
 def _report_metric(solution: MetricSolution, settings: dict[str, Any], output: Path | None, as_json: bool) -> None:
@@ -309,10 +311,10 @@ def info(model: Model, *, json: Json = False) -> int:
     if json:
         _print_json(facts)
         return 0
-    low, mean, high = facts["successors_per_choice"]  # type: ignore[misc]
     print(f"states       {mdp.n_states}")
     print(f"choices      {mdp.n_choices} ({counts.min()} to {counts.max()} a state, {len(mdp.label_names)} labels)")
-    print(f"transitions  {mdp.rows.probs.size} ({low} to {high} successors a choice, {mean:g} on average)")
+    print(f"transitions  {mdp.rows.probs.size}")
+    print(f"successors   {sizes.min()} to {sizes.max()} a choice, {sizes.mean():.3g} on average")
     print(f"rewards      {mdp.reward_range[0]:g} to {mdp.reward_range[1]:g} (span {mdp.reward_span:g})")
     print(f"gamma        {mdp.gamma:g}")
     if mdp.classes is not None:
@@ -369,7 +371,7 @@ def run(arguments: Sequence[str]) -> int:
         return int(result or 0)
     except CycloptsError as error:
         _say("bisimetric: " + " ".join(str(error).split()))
-    except (BadInput, ValueError, OSError) as error:
+    except (BadInputError, ValueError, OSError) as error:
         _say("bisimetric: " + " ".join(str(error).split()))
     except KeyboardInterrupt:
         _say("bisimetric: interrupted")

@@ -38,10 +38,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .kernels.select import Engine, engine, run_all, threads
+from .certificates import Certificate
+from .kernels.select import Engine, engine, run_all, single_thread, threads
 from .model import MDP, Chain
 from .transport import Exact, Family, Transport
-from .transport.base import Evaluator
+from .transport.base import Evaluator, same_supports
 
 _UNIT_BYTES = 4 << 20  # work space of one unit of work
 _ROUNDING = 16.0  # units of round-off granted to one sweep
@@ -55,18 +56,6 @@ class Status(Enum):
     ROUNDING = 'rounding limit reached: the tolerance is finer than the arithmetic; use dtype="float64" or a larger tol'
     TRANSPORT_LIMIT = "transport iteration limit reached: use a larger reg, or Exact"
     INTERRUPTED = "interrupted: restart with warm=solution to go on"
-
-
-@dataclass(frozen=True)
-class Certificate:
-    """An error and where it comes from. Where `rigorous` is False the number is an estimate."""
-
-    error: float
-    rigorous: bool
-    source: str
-
-    def __str__(self) -> str:
-        return f"{'rigorous' if self.rigorous else 'heuristic'} error {self.error:.3g} ({self.source})"
 
 
 class Sweep(NamedTuple):
@@ -122,6 +111,20 @@ class MetricOperator:
         self.family = _family(model, groups)
         self.evaluator: Evaluator = transport.evaluator(self.engine, self.family, keep)
 
+    def follow(self, model: Chain) -> None:
+        """Go on with the chain of another policy; what the transport kept is kept where it fits."""
+        if model.n_states != self.n_states or self.match != "chain":
+            raise ValueError("follow needs a chain with the same states.")
+        family = _family(model, self.family.groups)
+        if same_supports(family, self.family).all():
+            self.evaluator.follow(family)
+        else:
+            evaluator = self.transport.evaluator(self.engine, family, self.keep)
+            if self.keep:
+                evaluator.take_from(self.evaluator)
+            self.evaluator = evaluator
+        self.model, self.family = model, family
+
     @property
     def largest(self) -> float:
         """The largest possible distance, c_R · span / (1 − c_T)."""
@@ -134,9 +137,9 @@ class MetricOperator:
     def sweep(self, d: NDArray[Any], accuracy: float = np.inf) -> Sweep:
         """Replace d [S, S] by F(d); transports are within `accuracy` where they can be."""
         self.evaluator.restart()
-        with self.engine.kernels.single_threaded_blas():
+        with single_thread():
             self.evaluator.prepare(d, accuracy)
-            reports = run_all(lambda unit: self._sweep_rows(*unit, d), self._units())
+            reports = run_all(lambda unit: self._sweep_rows(unit[0], unit[1], d), self._units())
         if self.evaluator.first == 1:
             np.fill_diagonal(d, 0.0)
         rise, fall, error, iterations = zip(*reports, strict=True)
@@ -146,9 +149,9 @@ class MetricOperator:
         """Bounds lower ≤ F_exact(d) ≤ upper [S, S] for a d with zero diagonal."""
         self.evaluator.restart()
         lower, upper = np.zeros_like(d), np.zeros_like(d)
-        with self.engine.kernels.single_threaded_blas():
+        with single_thread():
             self.evaluator.prepare(d, self.accuracy_for(tol))
-            run_all(lambda unit: self._bound_rows(*unit, lower, upper), self._units())
+            run_all(lambda unit: self._bound_rows(unit[0], unit[1], lower, upper), self._units())
         self.evaluator.finish()
         return lower, upper
 

@@ -26,7 +26,7 @@ def exact(d: Floats, mu: Floats, nu: Floats, p: float = 1.0) -> float:
     answer = linprog(C.reshape(-1), A_eq=np.vstack([rows, columns])[:-1], b_eq=np.concatenate([mu[i], nu[j]])[:-1],
                      method="highs", options={"primal_feasibility_tolerance": 1e-10,
                                               "dual_feasibility_tolerance": 1e-10})  # fmt: skip
-    if answer.x is None:
+    if answer.fun is None:
         raise ArithmeticError(f"the linear program failed: {answer.message}")
     return float(max(answer.fun, 0.0) ** (1.0 / p))
 

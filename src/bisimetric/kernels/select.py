@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 _THREADS: int | None = None
+_BLAS: Any = None
 
 
 def set_threads(count: int | None) -> None:
@@ -78,3 +79,13 @@ def run_all(task: Callable[[Any], Any], units: Iterable[Any]) -> list[Any]:
             for future in futures:
                 future.cancel()
             raise
+
+
+def single_thread() -> Any:
+    """Context in which BLAS and LAPACK use one thread, so that results do not depend on how many there are."""
+    global _BLAS
+    if _BLAS is None:
+        from threadpoolctl import ThreadpoolController
+
+        _BLAS = ThreadpoolController()  # type: ignore[no-untyped-call]
+    return _BLAS.limit(limits=1, user_api="blas")

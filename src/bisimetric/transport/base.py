@@ -7,6 +7,7 @@ A transport is a frozen dataclass that holds settings and states which propertie
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -90,12 +91,23 @@ class Kept:
     def nbytes(self) -> int:
         return sum(array.nbytes for array in self.arrays)
 
+    def follow(self, family: Family) -> None:
+        """Go on with rows of the same supports."""
+        self.family = family
+
+    def state(self, prefix: str) -> dict[str, Array]:
+        return {f"{prefix}{g}": array for g, array in enumerate(self.arrays)}
+
+    def load(self, state: Mapping[str, Array], prefix: str) -> None:
+        for g in range(len(self.arrays)):
+            self.arrays[g][:] = state[f"{prefix}{g}"]
+
     def take_from(self, old: Kept) -> None:
         """Copy what an earlier solver kept, for pairs whose supports did not change."""
         layout = (self.first, self.per_pair, self.shared)
         if layout != (old.first, old.per_pair, old.shared) or len(self.arrays) != len(old.arrays):
             return
-        same = _same_supports(self.family, old.family)
+        same = same_supports(self.family, old.family)
         for g, members in enumerate(self.family.groups):
             before = old.family.groups[g]
             if len(members) != len(before) or len(self.bases[g]) == 0 or len(old.bases[g]) == 0:
@@ -111,14 +123,14 @@ class Kept:
             )  # fmt: skip
 
 
-def _same_supports(new: Family, old: Family) -> Array:
+def same_supports(new: Family, old: Family) -> Array:
     """For each row, whether its successors are those it had before [N]."""
     n = len(new.indptr) - 1
     if len(old.indptr) != len(new.indptr):
         return np.zeros(n, bool)
     if np.array_equal(new.indptr, old.indptr) and np.array_equal(new.indices, old.indices):
         return np.ones(n, bool)
-    same = new.sizes == old.sizes
+    same: Array = new.sizes == old.sizes
     for row in np.flatnonzero(same):
         x, y = new.indptr[row], old.indptr[row]
         same[row] = np.array_equal(new.indices[x : x + new.sizes[row]], old.indices[y : y + new.sizes[row]])
@@ -173,6 +185,18 @@ class Evaluator(ABC):
     def take_from(self, old: Evaluator) -> None:
         """Start from the state that another evaluator kept, as far as it fits. Copies."""
         del old
+
+    def follow(self, family: Family) -> None:
+        """Go on with rows of the same supports and other probabilities, keeping everything."""
+        self.family = family
+
+    def state(self) -> dict[str, Array]:
+        """What is kept, as named arrays, for a checkpoint."""
+        return {}
+
+    def load(self, state: Mapping[str, Array]) -> None:
+        """Take back what `state` gave, for the same family."""
+        del state
 
     def finish(self) -> None:
         """Free the arrays of the sweep; what is kept between sweeps stays."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,6 +65,16 @@ class ExactEvaluator(Evaluator):
     def take_from(self, old: Evaluator) -> None:
         if isinstance(old, ExactEvaluator):
             self.kept.take_from(old.kept)
+
+    def follow(self, family: Family) -> None:
+        super().follow(family)
+        self.kept.follow(family)
+
+    def state(self) -> dict[str, Array]:
+        return self.kept.state("trees")
+
+    def load(self, state: Mapping[str, Array]) -> None:
+        self.kept.load(state, "trees")
 
     def _block(self, group: int, a0: int, a1: int, out: Array) -> Report:
         f = self.family

@@ -54,6 +54,11 @@ class IndependentEvaluator(Evaluator):
         self.first = first
         self.dense_rows = engine.kernels.dense_rows(family, engine.dtype) if family.dense() else None
 
+    def follow(self, family: Family) -> None:
+        super().follow(family)
+        if self.dense_rows is not None:
+            self.dense_rows = self.engine.kernels.dense_rows(family, self.engine.dtype)
+
     def _block(self, group: int, a0: int, a1: int, out: Array) -> Report:
         f, kernels = self.family, self.engine.kernels
         if self.dense_rows is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -144,6 +145,21 @@ class SinkhornEvaluator(Evaluator):
                 if same and len(self.family.groups) == len(old.family.groups):
                     self.dense_kept = [array.copy() for array in old.dense_kept]
 
+    def follow(self, family: Family) -> None:
+        super().follow(family)
+        self.kept.follow(family)
+        if self.dense_rows is not None:
+            self.dense_rows = self.engine.kernels.dense_rows(family, self.engine.dtype)
+
+    def state(self) -> dict[str, Array]:
+        dense = {f"dense{g}": array for g, array in enumerate(self.dense_kept)}
+        return {**self.kept.state("scalings"), **dense, "in_logs": np.array(self.in_logs)}
+
+    def load(self, state: Mapping[str, Array]) -> None:
+        self.in_logs = bool(state["in_logs"])
+        self.kept.load(state, "scalings")
+        self.dense_kept = [np.array(state[f"dense{g}"]) for g in range(len(self.dense_kept))]
+
     def prepare(self, d: Array, accuracy: float) -> None:
         super().prepare(d, accuracy)
         reg, eps = self.settings.reg, self.engine.eps
@@ -232,13 +248,16 @@ class BallEvaluator(Evaluator):
         super().__init__(engine, family, settings.p)
         self.settings = settings
         self.first = 0 if settings.diagonal == "kept" else 1
-        logs = np.log(family.probs) * family.probs
-        self.entropies = -np.add.reduceat(logs, family.indptr[:-1])
+        self.entropies = _entropies(family)
         self.exact: Any = None
-        if settings.radius >= np.min(self.entropies[family.sizes > 1], initial=np.inf):
+        if self._needs_exact():
             self.exact = ExactEvaluator(engine, family, settings.p, keep, self.first)
         self.kept = Kept(engine, family, first=self.first, per_pair=1, shared=0, cold=np.nan, dtype=np.float64,
                          keep=keep)  # fmt: skip
+
+    def _needs_exact(self) -> bool:
+        """Whether some pair's ball holds all couplings."""
+        return bool(self.settings.radius >= np.min(self.entropies[self.family.sizes > 1], initial=np.inf))
 
     @property
     def kept_bytes(self) -> int:
@@ -250,6 +269,24 @@ class BallEvaluator(Evaluator):
                 self.kept.take_from(old.kept)
             if self.exact is not None and old.exact is not None:
                 self.exact.take_from(old.exact)
+
+    def follow(self, family: Family) -> None:
+        super().follow(family)
+        self.kept.follow(family)
+        self.entropies = _entropies(family)
+        if self.exact is not None:
+            self.exact.follow(family)
+        elif self._needs_exact():
+            self.exact = ExactEvaluator(self.engine, family, self.p, len(self.kept.bases[0]) > 0, self.first)
+
+    def state(self) -> dict[str, Array]:
+        trees = {f"exact_{name}": array for name, array in self.exact.state().items()} if self.exact is not None else {}
+        return {**self.kept.state("logs"), **trees}
+
+    def load(self, state: Mapping[str, Array]) -> None:
+        self.kept.load(state, "logs")
+        if self.exact is not None:
+            self.exact.load({name.removeprefix("exact_"): array for name, array in state.items()})
 
     def prepare(self, d: Array, accuracy: float) -> None:
         super().prepare(d, accuracy)
@@ -278,3 +315,8 @@ class BallEvaluator(Evaluator):
             self.tol, _ITERATION_LIMIT, self.first, self.kept.arrays[group], self.kept.bases[group],
             lower, upper,
         )  # fmt: skip
+
+
+def _entropies(family: Family) -> Array:
+    """Shannon entropy of each row, in nats [N]."""
+    return np.asarray(-np.add.reduceat(np.log(family.probs) * family.probs, family.indptr[:-1]))

@@ -12,7 +12,7 @@ from .combine import (
     start_rows,
     write_rows,
 )
-from .dense import dense_independent_block, dense_rows, dense_sinkhorn_block, single_threaded_blas
+from .dense import dense_independent_block, dense_rows, dense_sinkhorn_block
 from .simplex import exact_block
 from .sinkhorn import sinkhorn_block
 
@@ -30,7 +30,6 @@ __all__ = [
     "kept_layout",
     "power",
     "raise_to",
-    "single_threaded_blas",
     "sinkhorn_block",
     "start_rows",
     "write_rows",

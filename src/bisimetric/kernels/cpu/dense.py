@@ -1,17 +1,16 @@
 """Blocks of pairs by matrix products, for rows that reach most states.
 
 Tiles have a fixed number of rows, padded where needed, so that a pair's result does not depend on how
-pairs were divided into blocks. BLAS is held to one thread here: the threads are above.
+pairs were divided into blocks. BLAS must be held to one thread by the caller (select.single_thread): the
+threads are above.
 """
 
 import numpy as np
 from numba import njit
-from threadpoolctl import ThreadpoolController
 
 from .jit import OPTIONS, kernel
 
 _TILE = 192
-_BLAS = ThreadpoolController()
 
 
 def dense_rows(family, dtype):
@@ -20,11 +19,6 @@ def dense_rows(family, dtype):
     owner = np.repeat(np.arange(len(rows)), family.sizes)
     rows[owner, family.indices] = family.probs
     return rows
-
-
-def single_threaded_blas():
-    """Context in which BLAS uses one thread (entered once per sweep, not per block)."""
-    return _BLAS.limit(limits=1, user_api="blas")
 
 
 def dense_independent_block(rows, members, a0, a1, cost, inv_p, out):

@@ -1,0 +1,321 @@
+"""Aggregation: from distances between states to classes, and from an MDP to a smaller one.
+
+A rule is called with a distance matrix d [S, S] and gives a `Partition`. It sees distances only, not how they
+came about. Class numbers follow the smallest state of each class, so equal partitions have equal labels.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from .model import MDP, ModelError, Rows
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Partition:
+    """A partition of the states into classes.
+
+    Attributes:
+        labels: class of each state [S], numbered by first appearance.
+        medoids: the state that stands for each class [K].
+        radius: largest distance of a state from its medoid.
+        diameter: largest distance of two states in a class; eps = diameter/2 is what the bounds may use.
+    """
+
+    labels: Ints
+    medoids: Ints
+    radius: float = 0.0
+    diameter: float = 0.0
+
+    @classmethod
+    def from_labels(cls, labels: ArrayLike, medoids: ArrayLike | None = None, distance: Any = None) -> Partition:
+        """A partition from any labels; medoids default to the first state of each class."""
+        given = np.asarray(labels)
+        if given.ndim != 1 or given.size == 0:
+            raise ValueError(f"labels must be a vector with one entry per state; got shape {given.shape}.")
+        _, first, inverse = np.unique(given, return_index=True, return_inverse=True)
+        order = np.argsort(first)
+        rank = np.empty_like(order)
+        rank[order] = np.arange(len(order))
+        new = rank[inverse.reshape(-1)].astype(np.int64)
+        chosen = first[order].astype(np.int64)
+        if medoids is not None:
+            for state in np.asarray(medoids, dtype=np.int64):
+                chosen[new[state]] = state
+        radius = diameter = 0.0
+        if distance is not None:
+            radius, diameter = _extents(np.asarray(distance), new, chosen)
+        for array in (new, chosen):
+            array.setflags(write=False)
+        return cls(new, chosen, radius, diameter)
+
+    @property
+    def n_states(self) -> int:
+        return len(self.labels)
+
+    @property
+    def n_classes(self) -> int:
+        return len(self.medoids)
+
+    @property
+    def sizes(self) -> Ints:
+        """Number of states in each class [K]."""
+        return np.bincount(self.labels, minlength=self.n_classes)
+
+    def __len__(self) -> int:
+        return self.n_classes
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Partition) and np.array_equal(self.labels, other.labels)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def lift(self, values: ArrayLike) -> NDArray[Any]:
+        """Values, policies or Q per class [K, …] to one per state [S, …]."""
+        array = np.asarray(values)
+        if array.ndim == 0 or len(array) != self.n_classes:
+            raise ValueError(f"lift needs one entry per class ({self.n_classes}); got shape {array.shape}.")
+        return np.asarray(array[self.labels])
+
+    def purity(self, truth: ArrayLike) -> float:
+        """Share of states whose true class is the most frequent one of their class."""
+        table = self._table(truth)
+        return float(table.max(axis=1).sum() / self.n_states)
+
+    def nmi(self, truth: ArrayLike) -> float:
+        """Normalised mutual information with true classes, 2 I/(H + H'); 1 where both have one class."""
+        joint = self._table(truth) / self.n_states
+        a, b = joint.sum(axis=1), joint.sum(axis=0)
+        entropies = -float(np.sum(a * np.log(a))) - float(np.sum(b * np.log(b)))
+        if entropies <= 0.0:
+            return 1.0
+        inside = joint > 0.0
+        information = float(np.sum(joint[inside] * np.log((joint / np.outer(a, b))[inside])))
+        return max(0.0, min(1.0, 2.0 * information / entropies))
+
+    def _table(self, truth: ArrayLike) -> Ints:
+        """Counts of states by class and true class [K, K']."""
+        _, true = np.unique(np.asarray(truth), return_inverse=True)
+        if true.shape != self.labels.shape:
+            raise ValueError(f"true classes need one entry per state ({self.n_states}); got shape {true.shape}.")
+        table = np.zeros((self.n_classes, int(true.max()) + 1), np.int64)
+        np.add.at(table, (self.labels, true), 1)
+        return table
+
+
+def _extents(d: NDArray[Any], labels: Ints, medoids: Ints) -> tuple[float, float]:
+    """(radius, diameter), leaving out the distance of a state from itself."""
+    away = np.arange(len(labels)) != medoids[labels]
+    radius = float(np.max(d[np.arange(len(labels)), medoids[labels]], initial=0.0, where=away))
+    diameter = 0.0
+    order = np.argsort(labels, kind="stable")
+    for members in np.split(order, np.flatnonzero(np.diff(labels[order])) + 1):
+        if len(members) > 1:
+            inside = d[np.ix_(members, members)].copy()
+            np.fill_diagonal(inside, 0.0)
+            diameter = max(diameter, float(inside.max()))
+    return radius, diameter
+
+
+class Aggregation(Protocol):
+    """A rule that makes a partition from distances [S, S]."""
+
+    def __call__(self, distance: NDArray[Any]) -> Partition: ...
+
+
+def _check_distance(distance: Any) -> NDArray[Any]:
+    d = np.asarray(distance)
+    if d.ndim != 2 or d.shape[0] != d.shape[1] or d.shape[0] == 0:
+        raise ValueError(f"distances must be a square matrix; got shape {d.shape}.")
+    if not np.all(np.isfinite(d)):
+        raise ValueError("distances must be finite.")
+    return d
+
+
+@dataclass(frozen=True)
+class EpsilonCover:
+    """ε-aggregation: classes around greedily chosen medoids.
+
+    rule="radius" is the paper's Algorithm 1: states are taken as medoids by their number of ε-neighbours (ties
+    by index), and each takes the ε-neighbours that are still free. The diameter is at most 2ε only where d obeys
+    the triangle inequality.
+
+    rule="diameter" takes free states, nearest first, as long as all pairs of the class stay within 2ε. It needs no
+    triangle inequality, so it is the rule for certified use.
+
+    Cost: O(S²).
+    """
+
+    eps: float
+    rule: str = "radius"
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.eps < np.inf:
+            raise ValueError(f"eps must be finite and not negative; got {self.eps}.")
+        if self.rule not in ("radius", "diameter"):
+            raise ValueError(f'rule must be "radius" or "diameter"; got {self.rule!r}.')
+
+    def __call__(self, distance: NDArray[Any]) -> Partition:
+        d = _check_distance(distance)
+        reach = self.eps if self.rule == "radius" else 2.0 * self.eps
+        neighbours = np.count_nonzero(d <= reach, axis=1)
+        labels = np.full(len(d), -1)
+        medoids: list[int] = []
+        # Counts never change, so the order of the medoids is known: most neighbours first, then by index.
+        for medoid in np.argsort(-neighbours, kind="stable"):
+            if labels[medoid] >= 0:
+                continue
+            labels[medoid] = len(medoids)
+            members = np.flatnonzero((d[medoid] <= reach) & (labels < 0))
+            if self.rule == "diameter":
+                members = _within_diameter(d, int(medoid), members, reach)
+            labels[members] = len(medoids)
+            medoids.append(int(medoid))
+        return Partition.from_labels(labels, medoids, d)
+
+
+def _within_diameter(d: NDArray[Any], medoid: int, candidates: Ints, reach: float) -> Ints:
+    """Candidates, nearest to the medoid first, that keep all pairs within reach."""
+    kept = []
+    farthest = d[medoid].copy()  # of each state, to the class so far
+    for state in candidates[np.argsort(d[medoid, candidates], kind="stable")]:
+        if farthest[state] <= reach:
+            kept.append(state)
+            np.maximum(farthest, d[state], out=farthest)
+    return np.array(kept, dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class KMedoids:
+    """k classes of least total distance to their medoids, by FasterPAM (Schubert and Rousseeuw).
+
+    Args:
+        k: number of classes.
+        seed: of the first medoids.
+    """
+
+    k: int
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.k < 1:
+            raise ValueError(f"k must be at least 1; got {self.k}.")
+
+    def __call__(self, distance: NDArray[Any]) -> Partition:
+        import kmedoids
+
+        d = _check_distance(distance)
+        if self.k > len(d):
+            raise ValueError(f"k = {self.k} classes cannot be made of {len(d)} states.")
+        if self.k == len(d):
+            return Partition.from_labels(np.arange(len(d)), distance=d)
+        ground = np.array(d)
+        np.fill_diagonal(ground, 0.0)
+        start = np.random.default_rng(self.seed).choice(len(d), self.k, replace=False).astype(np.uint64)
+        found: Any = kmedoids.fasterpam(ground, start, n_cpu=1)  # type: ignore[no-untyped-call]
+        return Partition.from_labels(found.labels.astype(np.int64), found.medoids.astype(np.int64), d)
+
+
+def check_weights(weights: ArrayLike | None, n_states: int) -> Floats:
+    """The measure ξ [S]: uniform where None; all weights must be positive."""
+    if weights is None:
+        return np.ones(n_states)
+    xi = np.array(weights, dtype=np.float64)
+    if xi.shape != (n_states,):
+        raise ValueError(f"weights need one entry per state ({n_states}); got shape {xi.shape}.")
+    bad = np.flatnonzero(~(xi > 0.0) | ~np.isfinite(xi))
+    if bad.size:
+        raise ValueError(f"weights must be positive and finite; state {bad[0]} has {xi[bad[0]]}.")
+    return xi
+
+
+def averaging(partition: Partition, weights: ArrayLike | None = None) -> Any:
+    """The matrix M [K, S] with M @ f = the ξ-weighted average of f over each class."""
+    from scipy.sparse import csr_array
+
+    xi = check_weights(weights, partition.n_states)
+    total = np.bincount(partition.labels, weights=xi, minlength=partition.n_classes)
+    order = np.argsort(partition.labels, kind="stable")
+    pointers = np.concatenate([[0], np.cumsum(partition.sizes)])
+    shape = (partition.n_classes, partition.n_states)
+    return csr_array(((xi / total[partition.labels])[order], order, pointers), shape=shape)
+
+
+def membership(partition: Partition) -> Any:
+    """The matrix [S, K] of zeros and ones that says in which class each state is."""
+    from scipy.sparse import csr_array
+
+    n = partition.n_states
+    return csr_array((np.ones(n), partition.labels, np.arange(n + 1)), shape=(n, partition.n_classes))
+
+
+def quotient(mdp: MDP, partition: Partition, weights: ArrayLike | None = None) -> MDP:
+    """The aggregated MDP (eq. 2): rewards and transitions averaged over each class with weights ξ.
+
+    All states of a class must have the same action labels, each once.
+
+    Args:
+        mdp: the model. partition: of its states. weights: ξ > 0 [S], uniform by default.
+    """
+    if partition.n_states != mdp.n_states:
+        raise ValueError(f"the partition is of {partition.n_states} states, the model has {mdp.n_states}.")
+    xi = check_weights(weights, mdp.n_states)
+    table = label_table(mdp)
+    offered = table >= 0
+    differs = np.flatnonzero((offered != offered[partition.medoids][partition.labels]).any(axis=1))
+    if differs.size:
+        s = int(differs[0])
+        raise ModelError(
+            f"quotient: all states of a class need the same actions; states {mdp.name_of(s)} and "
+            f"{mdp.name_of(int(partition.medoids[partition.labels[s]]))} differ."
+        )
+    from scipy.sparse import csr_array, vstack
+
+    total = np.bincount(partition.labels, weights=xi, minlength=partition.n_classes)
+    to_class = mdp.rows.matrix() @ membership(partition)  # [N, K]
+    rows, rewards, labels, owners = [], [], [], []
+    for a in np.flatnonzero(offered.any(axis=0)):
+        states = np.flatnonzero(offered[:, a])
+        classes = partition.labels[states]
+        share = xi[states] / total[classes]
+        mix = csr_array((share, (classes, table[states, a])), shape=(partition.n_classes, mdp.n_choices))
+        present = np.unique(classes)
+        rows.append((mix @ to_class)[present])
+        rewards.append((mix @ mdp.rewards)[present])
+        labels.append(np.full(len(present), a))
+        owners.append(present)
+    owner, label = np.concatenate(owners), np.concatenate(labels)
+    order = np.lexsort((label, owner))
+    pointers = np.concatenate([[0], np.cumsum(np.bincount(owner, minlength=partition.n_classes))])
+    names = None
+    if mdp.state_names is not None:
+        names = tuple(mdp.state_names[state] for state in partition.medoids)
+    P = MDP.normalised(vstack(rows).tocsr()[order], tol=1e-6)
+    return MDP(Rows.from_matrix(P), np.concatenate(rewards)[order], pointers.astype(np.int64), mdp.gamma,
+               label[order].astype(np.int64), mdp.label_names, names)  # fmt: skip
+
+
+def label_table(mdp: MDP) -> Ints:
+    """The choice of each state and label [S, labels], −1 where the state has none."""
+    table = np.full((mdp.n_states, len(mdp.label_names)), -1, np.int64)
+    states = mdp.state_of_choice
+    table[states, mdp.label_of_choice] = np.arange(mdp.n_choices)
+    twice = np.flatnonzero(table[states, mdp.label_of_choice] != np.arange(mdp.n_choices))
+    if twice.size:
+        s = int(states[twice[0]])
+        raise ModelError(f"state {mdp.name_of(s)} has two choices of the same label; aggregation needs different ones.")
+    return table
+
+
+def lift_policy(mdp: MDP, small: MDP, partition: Partition, policy: ArrayLike) -> Floats:
+    """A policy of the quotient, per choice, to the same one on all states of a class [N]."""
+    weights = small.check_policy(policy)
+    chosen = label_table(small)[partition.lift(np.arange(small.n_states))[mdp.state_of_choice], mdp.label_of_choice]
+    return np.asarray(weights[chosen])

@@ -1,0 +1,226 @@
+"""Error bounds: one pure function per result of the paper, and the a-posteriori bounds that are sharper.
+
+Every function checks the conditions of its theorem. Where one fails, the certificate gives no number and says
+which. Equation numbers are those of Kemertas and Jepson (2022).
+
+The paper has rewards in [0, 1]. `scale` is the span of the rewards (largest minus smallest); the bounds hold for
+any span, because adding a constant to all rewards changes neither metrics nor differences of values, and a factor
+multiplies both. `eps` and errors of metrics are in the units of the metric, c_R times those of rewards.
+
+The bounds on policies use 2ε for the largest distance inside a class. A partition made by radius ε has diameter
+2ε only under a triangle inequality; pass eps = partition.diameter / 2 to rely on what is there.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """An error and where it comes from.
+
+    Attributes:
+        error: the bound; NaN where a condition failed.
+        rigorous: whether the bound is proved. False: `error` is an estimate, or there is none.
+        source: the theorem, or why there is none.
+        failed: conditions of the theorem that do not hold.
+    """
+
+    error: float
+    rigorous: bool
+    source: str
+    failed: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        if self.failed:
+            return f"no bound from {self.source}: {'; '.join(self.failed)}"
+        return f"{'rigorous' if self.rigorous else 'heuristic'} error {self.error:.3g} ({self.source})"
+
+
+def _certificate(error: float, source: str, *conditions: tuple[bool, str]) -> Certificate:
+    failed = tuple(text for holds, text in conditions if not holds)
+    return Certificate(math.nan if failed else float(error), not failed, source, failed)
+
+
+def _weights(c_R: float, c_T: float, gamma: float) -> tuple[tuple[bool, str], ...]:
+    return (
+        (c_R > 0.0, f"needs c_R > 0 (it is {c_R:g})"),
+        (c_T >= gamma, f"needs c_T ≥ γ ({c_T:g} < {gamma:g})"),
+    )
+
+
+def _metric(certified: bool) -> tuple[bool, str]:
+    return certified, "needs a metric that bounds differences of values (the sharp Sinkhorn cost has no such theorem)"
+
+
+def optimal_value_error(
+    eps: float, *, gamma: float, c_R: float = 1.0, c_T: float | None = None, metric_error: float = 0.0,
+    certified_metric: bool = True,
+) -> Certificate:  # fmt: skip
+    """‖V* − Ṽ*_Φ‖∞ ≤ (2ε + E)/(c_R (1−γ)) after aggregation under d~ (eq. 4), E = ‖d̂ − d~‖∞."""
+    c_T = gamma if c_T is None else c_T
+    bound = (2.0 * eps + metric_error) / (c_R * (1.0 - gamma)) if c_R > 0.0 else math.nan
+    return _certificate(bound, "value approximation bound for V* (eq. 4)", *_weights(c_R, c_T, gamma),
+                        _metric(certified_metric))  # fmt: skip
+
+
+def policy_value_error(
+    eps: float, *, gamma: float, c_R: float = 1.0, c_T: float | None = None, metric_error: float = 0.0,
+    certified_metric: bool = True,
+) -> Certificate:  # fmt: skip
+    """‖V^π − Ṽ^π_Φ‖∞ ≤ (2ε + E)/(c_R (1−γ)) after aggregation under d_π (eq. 6), E = ‖d̂ − d_π‖∞."""
+    c_T = gamma if c_T is None else c_T
+    bound = (2.0 * eps + metric_error) / (c_R * (1.0 - gamma)) if c_R > 0.0 else math.nan
+    return _certificate(bound, "value approximation bound for V^π (eq. 6)", *_weights(c_R, c_T, gamma),
+                        _metric(certified_metric))  # fmt: skip
+
+
+def value_error_with_models(
+    eps: float, *, gamma: float, metric_error: float, reward_error: float, model_error: float, c_R: float = 1.0,
+    c_T: float | None = None, certified_metric: bool = True,
+) -> Certificate:  # fmt: skip
+    """‖V^π − Ṽ^π_Φ‖∞ ≤ (2ε + E_m + 2c_R/(1−c_T) E_R + 2c_T/(1−c_T) E_P)/(c_R (1−γ)).
+
+    E_m: error of the metric learned on approximate rewards and transitions; E_R: ‖R̂_π − R_π‖∞; E_P: the largest
+    transport distance of P_π(s) and P̂_π(s) under d_π (the lemma that decomposes error sources). Needs a transport
+    with a triangle inequality.
+    """
+    c_T = gamma if c_T is None else c_T
+    parts = 2.0 * eps + metric_error + 2.0 * (c_R * reward_error + c_T * model_error) / (1.0 - c_T)
+    bound = parts / (c_R * (1.0 - gamma)) if c_R > 0.0 else math.nan
+    return _certificate(bound, "decomposition of error sources", *_weights(c_R, c_T, gamma), _metric(certified_metric))
+
+
+def metric_change(
+    total_variation: float, *, p: float, c_T: float, c_R: float = 1.0, scale: float = 1.0, exact: bool = True
+) -> Certificate:
+    """‖d_π − d_π'‖∞ ≤ 2c_R/(1−c_T)² · TV^(1/p), TV the largest total variation of π and π' (eq. 18)."""
+    bound = 2.0 * c_R * scale / (1.0 - c_T) ** 2 * total_variation ** (1.0 / p)
+    return _certificate(bound, "metrics of two policies (eq. 18)", (exact, "needs exact transport (λ = 0)"))
+
+
+def metric_change_tight(
+    total_variation: float, *, p: float, c_T: float, c_R: float = 1.0, scale: float = 1.0, exact: bool = True
+) -> Certificate:
+    """‖d_π − d_π'‖∞ ≤ 2c_R/(1−c_T) (TV + c_T/(1−c_T) TV^(1/p)): the form before simplification."""
+    parts = total_variation + c_T / (1.0 - c_T) * total_variation ** (1.0 / p)
+    bound = 2.0 * c_R * scale / (1.0 - c_T) * parts
+    return _certificate(
+        bound, "metrics of two policies, before simplification", (exact, "needs exact transport (λ = 0)")
+    )
+
+
+def c_n(gamma: float, sweeps: int) -> float:
+    """c_n = γ^n/(1−γ): the error left by n sweeps from 0, for rewards in [0, 1]."""
+    return gamma**sweeps / (1.0 - gamma)
+
+
+def c_bar_n(gamma: float, sweeps: int) -> float:
+    """c̄_n = (1+γ) c_n, which must be below 1 for warm-started metrics."""
+    return (1.0 + gamma) * c_n(gamma, sweeps)
+
+
+def alpha_bar(alpha: float, *, gamma: float, sweeps: int, p: float) -> float:
+    """ᾱ = 2 α^(1/p)/((1−c̄_n)(1−γ)) for a step size α; infinite where c̄_n ≥ 1."""
+    rest = 1.0 - c_bar_n(gamma, sweeps)
+    return 2.0 * alpha ** (1.0 / p) / (rest * (1.0 - gamma)) if rest > 0.0 else math.inf
+
+
+def _paper_weights(c_R: float, c_T: float, gamma: float) -> tuple[tuple[bool, str], ...]:
+    return (
+        (c_R == 1.0, f"needs c_R = 1 (it is {c_R:g})"),
+        (c_T == gamma, f"needs c_T = γ (it is {c_T:g}, γ is {gamma:g})"),
+    )
+
+
+def api_converged(
+    eps: float, delta: float, *, gamma: float, sweeps: int, scale: float = 1.0, c_R: float = 1.0,
+    c_T: float | None = None, certified_metric: bool = True,
+) -> Certificate:  # fmt: skip
+    """If naive API converges to π: ‖V^π − V*‖∞ ≤ δ/(1−γ) + 2γ(2ε + c_n)/(1−γ)² (eq. 16)."""
+    c_T = gamma if c_T is None else c_T
+    bound = delta / (1 - gamma) + 2 * gamma * (2 * eps + scale * c_n(gamma, sweeps)) / (1 - gamma) ** 2
+    return _certificate(bound, "API, if the policies converge (eq. 16)", *_paper_weights(c_R, c_T, gamma),
+                        _metric(certified_metric))  # fmt: skip
+
+
+def api_limit(
+    eps: float, delta: float, *, gamma: float, sweeps: int, scale: float = 1.0, c_R: float = 1.0,
+    c_T: float | None = None, certified_metric: bool = True,
+) -> Certificate:  # fmt: skip
+    """Naive API: limsup ‖V^π_k − V*‖∞ ≤ δ/(1−γ)² + 2γ(2ε + c_n)/(1−γ)³ (eq. 17)."""
+    c_T = gamma if c_T is None else c_T
+    bound = delta / (1 - gamma) ** 2 + 2 * gamma * (2 * eps + scale * c_n(gamma, sweeps)) / (1 - gamma) ** 3
+    return _certificate(bound, "API in the limit (eq. 17)", *_paper_weights(c_R, c_T, gamma),
+                        _metric(certified_metric))  # fmt: skip
+
+
+def api_alpha_limit(
+    eps: float, delta: float, alpha: float, *, gamma: float, sweeps: int, p: float = 1.0, scale: float = 1.0,
+    exact: bool = True, c_R: float = 1.0, c_T: float | None = None,
+) -> Certificate:  # fmt: skip
+    """API(α) with warm-started metrics: limsup ≤ δ/(1−γ)² + 2γ(2ε + ᾱ c_n)/(1−γ)³ (eq. 26).
+
+    Needs λ = 0, n > log((1−γ)/(1+γ))/log γ, and ᾱ ≤ 1 for the step size α.
+    """
+    c_T = gamma if c_T is None else c_T
+    bar = alpha_bar(alpha, gamma=gamma, sweeps=sweeps, p=p)
+    metric_error = bar * scale * c_n(gamma, sweeps)
+    bound = delta / (1 - gamma) ** 2 + 2 * gamma * (2 * eps + metric_error) / (1 - gamma) ** 3
+    return _certificate(
+        bound, "API(α) in the limit (eq. 26)", *_paper_weights(c_R, c_T, gamma),
+        (exact, "needs exact transport (λ = 0)"),
+        (c_bar_n(gamma, sweeps) < 1.0, f"needs n > log((1−γ)/(1+γ))/log γ (n is {sweeps})"),
+        (bar <= 1.0, f"needs ᾱ ≤ 1 (α = {alpha:.3g} gives {bar:.3g})"),
+    )  # fmt: skip
+
+
+def one_step_progress(
+    error: float, alpha: float, *, gamma: float, greedy_error: float, evaluation_error: float
+) -> Certificate:
+    """‖V^π' − V*‖∞ ≤ (1−α+αγ)‖V^π − V*‖∞ + α (δ_GI + 2γ δ_PE)/(1−γ) for π' = απ_g + (1−α)π (eq. 19)."""
+    loss = (greedy_error + 2.0 * gamma * evaluation_error) / (1.0 - gamma)
+    bound = (1.0 - alpha + alpha * gamma) * error + alpha * loss
+    return _certificate(bound, "one step of API(α) (eq. 19)", (0.0 <= alpha <= 1.0, f"needs α in [0, 1] ({alpha:g})"))
+
+
+def api_errors_limit(*, gamma: float, greedy_error: float, evaluation_error: float) -> Certificate:
+    """Any α: limsup ‖V^π_k − V*‖∞ ≤ limsup(δ_GI + 2γ δ_PE)/(1−γ)² (eq. 20)."""
+    bound = (greedy_error + 2.0 * gamma * evaluation_error) / (1.0 - gamma) ** 2
+    return _certificate(bound, "API(α) from its errors, in the limit (eq. 20)")
+
+
+def bellman_residual(V: Floats, TV: Floats, *, gamma: float, value_error: float = 0.0) -> Certificate:
+    """‖V* − V^π‖∞ ≤ max(TV − V, 0)/(1−γ) for V = V^π, known up to `value_error`.
+
+    T is monotone and a γ-contraction, and TV^π ≥ V^π.
+    """
+    rise = max(float(np.max(TV - V)), 0.0)
+    bound = (rise + (1.0 + gamma) * value_error) / (1.0 - gamma)
+    return _certificate(bound, "Bellman residual of V^π")
+
+
+def greedy_residual(V: Floats, TV: Floats, *, gamma: float, greedy_error: float = 0.0) -> Certificate:
+    """‖V* − V^g‖∞ ≤ (δ + γ span(TV − V))/(1−γ) for a policy g with T_g V ≥ TV − δ, any V."""
+    gap = TV - V
+    bound = (greedy_error + gamma * float(np.max(gap) - np.min(gap))) / (1.0 - gamma)
+    return _certificate(bound, "span of the Bellman residual, for a greedy policy")
+
+
+def evaluation_residual(V: Floats, T_pi_V: Floats, *, gamma: float) -> Certificate:
+    """‖V^π − V‖∞ ≤ ‖T_π V − V‖∞/(1−γ): the error of an (abstract) value function, after the fact."""
+    bound = float(np.max(np.abs(T_pi_V - V))) / (1.0 - gamma)
+    return _certificate(bound, "Bellman residual of an approximate value function")
+
+
+def best(*certificates: Certificate) -> Certificate:
+    """The smallest rigorous bound; without one, the first certificate."""
+    rigorous = [c for c in certificates if c.rigorous]
+    return min(rigorous, key=lambda c: c.error) if rigorous else certificates[0]

@@ -1,0 +1,408 @@
+"""Approximate policy iteration with bisimulation metrics: naive API, API(α) and API(α_k), in one loop.
+
+Step k, from a policy π_k (the paper's eqs. 12 to 15 and 21 to 25):
+
+    d̂  ← up to n sweeps of F_π from 0 (warm=False) or from the last d̂ (warm=True); stops early where a sweep
+         changes nothing by more than 1e-3
+    Φ   ← aggregation of the states under d̂
+    Ṽ   ← value of π_k in the aggregated chain, by a linear solve; Ṽ_Φ is its lift to all states
+    π_g ← greedy for Ṽ_Φ; with noise, so that δ_k = ‖T_{π_g} Ṽ_Φ − T Ṽ_Φ‖∞ lies in a given band
+    π_{k+1} ← (1 − α_k) π_k + α_k π_g
+
+warm=False with α = 1 is the naive API; warm=True with a constant α is API(α), with a schedule API(α_k).
+
+What is recorded of a step is about π_k and d̂. The bound of each step, ‖V* − V^π‖∞ ≤ max(TV^π − V^π)/(1−γ), holds
+whatever the metric, so it is rigorous also for the sharp Sinkhorn cost, for which no theorem on the loop is known.
+A run ends at a step count, at a target bound, when nothing changes any more, or at Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from . import certificates
+from .aggregation import Aggregation, EpsilonCover, Partition, averaging, membership
+from .certificates import Certificate
+from .kernels.select import single_thread
+from .metric import MetricOperator
+from .model import MDP, Chain
+from .schedules import Constant, StepSize
+from .transport import Exact, Sinkhorn, Transport
+
+Floats = NDArray[np.float64]
+
+_DENSE_SOLVE = 500  # states up to which values are found by a dense solve
+_NOISE_TRIES = 400
+_NOISE_STEP = 1.25
+
+
+class RunStatus(Enum):
+    """How a run ended; the text says what to do."""
+
+    STEPS = "all steps done: give more steps to go on"
+    TARGET = "the certified bound reached the target"
+    SETTLED = "nothing changes any more"
+    INTERRUPTED = "interrupted: the policy so far is returned; a run folder can be resumed"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Settings of a run; see `solve_policy`."""
+
+    transport: Transport = field(default_factory=lambda: Sinkhorn(1.0))
+    aggregation: Aggregation = field(default_factory=lambda: EpsilonCover(0.1))
+    step_size: StepSize = field(default_factory=lambda: Constant(1.0))
+    sweeps: int = 28
+    warm: bool = True
+    greedy_noise: tuple[float, float] | None = None
+    steps: int = 500
+    seed: int = 0
+    target: float | None = None
+    early_stop: float = 1e-3
+    optimum: bool = True
+    device: str = "cpu"
+    dtype: str = "float64"
+
+    def __post_init__(self) -> None:
+        if self.sweeps < 1:
+            raise ValueError(f"sweeps (n) must be at least 1; got {self.sweeps}.")
+        if self.steps < 1:
+            raise ValueError(f"steps must be at least 1; got {self.steps}.")
+        if self.early_stop < 0.0:
+            raise ValueError(f"early_stop must not be negative; got {self.early_stop}.")
+        if self.target is not None and not self.target > 0.0:
+            raise ValueError(f"target must be positive; got {self.target}.")
+        if self.greedy_noise is not None:
+            low, high = self.greedy_noise
+            if not 0.0 <= low < high:
+                raise ValueError(f"greedy_noise must be (low, high) with 0 ≤ low < high; got {self.greedy_noise}.")
+
+
+@dataclass(frozen=True)
+class Step:
+    """What happened in one step; all about π_k and the metric used in it."""
+
+    k: int
+    error: float | None  # ‖V* − V^π‖∞
+    bound: float  # certified: ≥ error
+    metric_gap: float  # max |d̂ − |ΔV^π||
+    n_classes: int
+    diameter: float  # largest d̂ inside a class
+    delta: float  # ‖T_{π_g} Ṽ_Φ − T Ṽ_Φ‖∞
+    alpha: float
+    sweeps: int
+    change: float  # of the last sweep
+    iterations: int  # pivots or scalings over all pairs
+    abstract_error: float  # certified bound on ‖V^π − Ṽ_Φ‖∞
+    nmi: float | None  # against the known classes
+    purity: float | None
+    seconds: float
+    metric_seconds: float
+
+
+@dataclass
+class LoopState:
+    """Everything that the next step depends on. Belongs to one run."""
+
+    k: int
+    policy: Floats  # [N]
+    distance: NDArray[Any]  # [S, S]
+    operator: MetricOperator
+    rng: np.random.Generator
+    noise: float  # σ
+    value: Floats  # [S], V^π_k or a start for it
+    partition: Partition
+    abstract_value: Floats  # [S], Ṽ_Φ of the last step
+    settled: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class PolicyRun:
+    """The result of a run.
+
+    Attributes:
+        policy: per choice [N]; policy_table for [S, A]. value: V^π [S].
+        partition, distance, abstract_value: of the last step.
+        history: one `Step` per step.
+        certificate: the best rigorous bound on ‖V* − V^π‖∞ and its source.
+        theorems: the paper's bounds for this run, with the conditions that fail.
+        optimal_value: V* [S], where wanted. status: how it ended.
+    """
+
+    policy: Floats
+    value: Floats
+    partition: Partition
+    distance: NDArray[Any]
+    abstract_value: Floats
+    history: tuple[Step, ...]
+    certificate: Certificate
+    theorems: tuple[Certificate, ...]
+    status: RunStatus
+    optimal_value: Floats | None
+
+    @property
+    def error(self) -> float | None:
+        """‖V* − V^π‖∞, where V* was wanted."""
+        return None if self.optimal_value is None else float(np.abs(self.optimal_value - self.value).max())
+
+    def curve(self, name: str) -> Floats:
+        """One quantity of the history as an array, such as curve("error")."""
+        return np.array([getattr(step, name) for step in self.history], dtype=np.float64)
+
+
+def solve_policy(
+    mdp: MDP,
+    *,
+    transport: Transport | None = None,
+    aggregation: Aggregation | None = None,
+    step_size: StepSize | None = None,
+    sweeps: int = 28,
+    warm: bool = True,
+    greedy_noise: tuple[float, float] | None = None,
+    steps: int = 500,
+    seed: int = 0,
+    target: float | None = None,
+    early_stop: float = 1e-3,
+    optimum: bool = True,
+    policy: ArrayLike | None = None,
+    observers: tuple[Callable[[Step], None], ...] = (),
+    device: str = "cpu",
+    dtype: str = "float64",
+) -> PolicyRun:
+    """Run approximate policy iteration on a bisimulation-based aggregation.
+
+    Args:
+        mdp: the model.
+        transport: of the π-metric; default Sinkhorn(1.0), as in the paper's experiments.
+        aggregation: `EpsilonCover` (default, ε = 0.1) or `KMedoids`, or any rule of distances.
+        step_size: `Constant` (default 1), `PowerDecay`, `Theoretical`.
+        sweeps: n, most sweeps of the metric in a step. early_stop: the change at which sweeps end sooner.
+        warm: start the metric from the last one (API(α)) or from 0 at every policy (naive API).
+        greedy_noise: band for δ_k, or None for exact greedy policies.
+        steps, target: stop after this many steps, or where the certified bound is at most target.
+        seed: of the noise. policy: the first one, uniform by default.
+        optimum: also compute V*, and the true error at each step.
+        observers: called with each `Step`; they only read.
+
+    Returns:
+        A `PolicyRun`. Ctrl-C ends the run with status INTERRUPTED and what was done.
+    """
+    defaults = Settings()
+    settings = Settings(
+        transport or defaults.transport, aggregation or defaults.aggregation, step_size or defaults.step_size, sweeps,
+        warm, greedy_noise, steps, seed, target, early_stop, optimum, device, dtype,
+    )  # fmt: skip
+    best_value = optimal_values(mdp)[0] if optimum else None
+    state = first_state(mdp, settings, policy)
+    history: list[Step] = []
+    status = None
+    try:
+        while status is None:
+            step = advance(mdp, settings, state, best_value)
+            history.append(step)
+            for observe in observers:
+                observe(step)
+            status = end_of(settings, state, step)
+    except KeyboardInterrupt:
+        status = RunStatus.INTERRUPTED
+    return finish(mdp, settings, state, history, status, best_value)
+
+
+def first_state(mdp: MDP, settings: Settings, policy: ArrayLike | None = None) -> LoopState:
+    """The state before the first step: d̂ = 0 and the maximum-entropy policy, unless one is given."""
+    weights = mdp.uniform_policy() if policy is None else mdp.check_policy(policy)
+    settings.step_size(1, gamma=mdp.gamma, sweeps=settings.sweeps, p=_order(settings.transport))  # may refuse
+    operator = MetricOperator(mdp.under(weights), settings.transport, device=settings.device, dtype=settings.dtype)
+    n = mdp.n_states
+    return LoopState(
+        0, weights, np.zeros((n, n), operator.engine.dtype), operator, np.random.default_rng(settings.seed), 0.1,
+        np.zeros(n), Partition.from_labels(np.zeros(n, np.int64)), np.zeros(n),
+    )  # fmt: skip
+
+
+def advance(mdp: MDP, settings: Settings, state: LoopState, best_value: Floats | None) -> Step:
+    """One step of the loop; changes `state` only once all of it is known."""
+    began = time.perf_counter()
+    gamma = mdp.gamma
+    chain = mdp.under(state.policy)
+    sweeps, change, iterations, metric_seconds = _measure(settings, state, chain)
+    partition = settings.aggregation(state.distance)
+    V_abstract = abstract_values(chain, partition)
+    Q = mdp.rewards + gamma * (mdp.rows.matrix() @ V_abstract)
+    TV = np.maximum.reduceat(Q, mdp.choice_ptr[:-1])
+    greedy, delta = _improve(mdp, settings, state, Q, TV)
+    alpha = settings.step_size(state.k + 1, gamma=gamma, sweeps=settings.sweeps, p=_order(settings.transport))
+    V, V_error = policy_values(chain, state.value)
+    residual = certificates.bellman_residual(V, optimal_backup(mdp, V), gamma=gamma, value_error=V_error)
+    policy_backup = chain.rewards + gamma * (chain.rows.matrix() @ V_abstract)
+    abstract_error = certificates.evaluation_residual(V_abstract, policy_backup, gamma=gamma)
+    new_policy = (1.0 - alpha) * state.policy + alpha * greedy if alpha < 1.0 else greedy
+    moved = float(np.abs(new_policy - state.policy).max())
+    step = Step(
+        k=state.k,
+        error=None if best_value is None else float(np.abs(best_value - V).max()),
+        bound=residual.error,
+        metric_gap=float(np.abs(state.distance - np.abs(V[:, None] - V[None, :])).max()),
+        n_classes=partition.n_classes,
+        diameter=partition.diameter,
+        delta=delta,
+        alpha=alpha,
+        sweeps=sweeps,
+        change=change,
+        iterations=iterations,
+        abstract_error=abstract_error.error,
+        nmi=None if mdp.classes is None else partition.nmi(mdp.classes),
+        purity=None if mdp.classes is None else partition.purity(mdp.classes),
+        seconds=time.perf_counter() - began,
+        metric_seconds=metric_seconds,
+    )
+    state.settled = moved <= 1e-12 and change <= settings.early_stop and partition == state.partition
+    state.policy, state.value, state.partition, state.abstract_value = new_policy, V, partition, V_abstract
+    state.k += 1
+    return step
+
+
+def end_of(settings: Settings, state: LoopState, step: Step) -> RunStatus | None:
+    """How the run ends after this step, if it does."""
+    if settings.target is not None and step.bound <= settings.target:
+        return RunStatus.TARGET
+    if state.settled:
+        return RunStatus.SETTLED
+    return RunStatus.STEPS if state.k >= settings.steps else None
+
+
+def finish(
+    mdp: MDP,
+    settings: Settings,
+    state: LoopState,
+    history: list[Step],
+    status: RunStatus,
+    best_value: Floats | None,
+) -> PolicyRun:
+    """Evaluate the last policy and certify it."""
+    V, V_error = policy_values(mdp.under(state.policy), state.value)
+    certificate = certificates.bellman_residual(V, optimal_backup(mdp, V), gamma=mdp.gamma, value_error=V_error)
+    state.operator.evaluator.finish()
+    return PolicyRun(
+        state.policy, V, state.partition, state.distance, state.abstract_value, tuple(history), certificate,
+        theorem_bounds(mdp, settings, history), status, best_value,
+    )  # fmt: skip
+
+
+def theorem_bounds(mdp: MDP, settings: Settings, history: list[Step]) -> tuple[Certificate, ...]:
+    """The paper's bounds for a run, with its largest δ and the largest distance inside a class."""
+    if not history:
+        return ()
+    gamma, p = mdp.gamma, _order(settings.transport)
+    eps = max(step.diameter for step in history) / 2.0
+    delta = max(step.delta for step in history)
+    scale = mdp.reward_span
+    certified = settings.transport.axioms.monotone and settings.transport.axioms.nonexpansive
+    common: dict[str, Any] = {"gamma": gamma, "sweeps": settings.sweeps, "scale": scale}
+    return (
+        certificates.api_converged(eps, delta, certified_metric=certified, **common),
+        certificates.api_limit(eps, delta, certified_metric=certified, **common),
+        certificates.api_alpha_limit(
+            eps, delta, history[-1].alpha, p=p, exact=isinstance(settings.transport, Exact), **common
+        ),
+    )
+
+
+def _order(transport: Transport) -> float:
+    return float(getattr(transport, "p", 1.0))
+
+
+def _measure(settings: Settings, state: LoopState, chain: Chain) -> tuple[int, float, int, float]:
+    """Sweep the metric of the policy's chain; returns (sweeps, last change, iterations, seconds)."""
+    began = time.perf_counter()
+    state.operator.follow(chain)
+    if not settings.warm:
+        state.distance[:] = 0.0
+    change, iterations, sweep = np.inf, 0, 0
+    while sweep < settings.sweeps and change > settings.early_stop:
+        report = state.operator.sweep(state.distance)
+        change, iterations, sweep = report.change, iterations + report.iterations, sweep + 1
+    return sweep, change, iterations, time.perf_counter() - began
+
+
+def _improve(mdp: MDP, settings: Settings, state: LoopState, Q: Floats, TV: Floats) -> tuple[Floats, float]:
+    """A greedy policy [N] for Q, noisy where asked, and its δ = ‖T_{π_g} V − T V‖∞."""
+    starts = mdp.choice_ptr[:-1]
+    greedy = np.zeros(mdp.n_choices)
+    best = np.flatnonzero(TV[mdp.state_of_choice] == Q)
+    _, first = np.unique(mdp.state_of_choice[best], return_index=True)
+    greedy[best[first]] = 1.0
+    if settings.greedy_noise is None:
+        return greedy, 0.0
+    low, high = settings.greedy_noise
+    seen = []
+    for _ in range(_NOISE_TRIES):
+        noisy = greedy + np.abs(state.rng.normal(0.0, state.noise, mdp.n_choices))
+        noisy /= np.add.reduceat(noisy, starts)[mdp.state_of_choice]
+        delta = float(np.max(TV - np.add.reduceat(noisy * Q, starts)))
+        if low <= delta <= high:
+            return noisy, delta
+        seen.append(delta)
+        state.noise *= _NOISE_STEP if delta < low else 1.0 / _NOISE_STEP
+    raise ValueError(
+        f"greedy_noise: no noise of {_NOISE_TRIES} tries at step {state.k} gave δ in [{low:g}, {high:g}]; δ between "
+        f"{min(seen):.3g} and {max(seen):.3g} were seen. Choose a band inside what the values allow."
+    )
+
+
+def abstract_values(chain: Chain, partition: Partition) -> Floats:
+    """Ṽ^π lifted to all states [S]: rewards and transitions averaged over classes, then a linear solve."""
+    average = averaging(partition)
+    P = (average @ (chain.rows.matrix() @ membership(partition))).toarray()
+    R = average @ chain.rewards
+    with single_thread():
+        V = np.linalg.solve(np.eye(len(R)) - chain.gamma * P, R)
+    return np.asarray(partition.lift(V))
+
+
+def policy_values(chain: Chain, start: Floats) -> tuple[Floats, float]:
+    """(V^π, a bound on its error): a dense solve for few states, iteration from `start` for many."""
+    P, gamma = chain.rows.matrix(), chain.gamma
+    if chain.n_states <= _DENSE_SOLVE:
+        with single_thread():
+            V = np.asarray(np.linalg.solve(np.eye(chain.n_states) - gamma * P.toarray(), chain.rewards), np.float64)
+        return V, float(np.abs(chain.rewards + gamma * (P @ V) - V).max()) / (1.0 - gamma)
+    V = start
+    limit = 1e-11 * max(float(np.abs(chain.rewards).max()), 1e-300)
+    while True:
+        new = chain.rewards + gamma * (P @ V)
+        change, V = float(np.abs(new - V).max()), new
+        if change <= limit:
+            return V, gamma * change / (1.0 - gamma)
+
+
+def optimal_backup(mdp: MDP, V: Floats) -> Floats:
+    """T V [S]."""
+    Q = mdp.rewards + mdp.gamma * (mdp.rows.matrix() @ V)
+    return np.asarray(np.maximum.reduceat(Q, mdp.choice_ptr[:-1]))
+
+
+def optimal_values(mdp: MDP) -> tuple[Floats, float]:
+    """(V*, a bound on its error) by policy iteration: greedy policies until none is better."""
+    V = np.zeros(mdp.n_states)
+    policy = np.zeros(mdp.n_choices)
+    scale = max(float(np.abs(mdp.rewards).max()) / (1.0 - mdp.gamma), 1e-300)
+    while True:
+        Q = mdp.rewards + mdp.gamma * (mdp.rows.matrix() @ V)
+        TV = np.maximum.reduceat(Q, mdp.choice_ptr[:-1])
+        rise = float(np.max(TV - V))
+        best = np.flatnonzero(TV[mdp.state_of_choice] <= Q)
+        _, first = np.unique(mdp.state_of_choice[best], return_index=True)
+        new = np.zeros(mdp.n_choices)
+        new[best[first]] = 1.0
+        if np.array_equal(new, policy) or (policy.any() and rise <= 1e-13 * scale):
+            return V, max(rise, 0.0) / (1.0 - mdp.gamma)
+        policy = new
+        V, _ = policy_values(mdp.under(policy), TV)

@@ -1,0 +1,149 @@
+"""Which way imports go: read from the source, not from what happens to be loaded."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import bisimetric
+
+ROOT = Path(bisimetric.__file__).parent
+
+# For each module or folder directly under bisimetric, the siblings that it may import. A dotted name allows that
+# part of a sibling only. Imports inside a folder are its own affair. Modules that do not exist yet are listed
+# where the design names them; a module that is not listed may import nothing of ours.
+CORE = {"kernels", "model", "transport", "metric"}
+EVERYTHING_BELOW = CORE | {
+    "lumping", "aggregation", "policy_iteration", "schedules", "certificates", "formats", "problems", "runs", "plots",
+    "viz",
+}  # fmt: skip
+ALLOWED: dict[str, set[str]] = {
+    "kernels": set(),
+    "model": set(),
+    "schedules": set(),
+    "certificates": set(),
+    "transport": {"kernels"},
+    "metric": {"transport", "model", "kernels.select", "certificates"},
+    "aggregation": {"model"},  # the quotient is an MDP; distances and labels come as arrays
+    "lumping": {"model", "aggregation", "kernels"},
+    "policy_iteration": {"kernels.select", "model", "transport", "metric", "aggregation", "schedules", "certificates"},
+    "formats": {"model"},
+    "problems": {"model"},
+    "runs": {"model", "metric", "aggregation", "policy_iteration", "formats"},
+    "plots": EVERYTHING_BELOW - {"viz"},
+    "viz": EVERYTHING_BELOW - {"plots"},
+    "paper": EVERYTHING_BELOW,
+    "bench": EVERYTHING_BELOW | {"__init__"},
+    "cli": EVERYTHING_BELOW | {"bench", "paper", "__init__"},
+    "__main__": {"cli"},
+    "__init__": EVERYTHING_BELOW,
+}
+# Loaded when used, never at the top of a module (but for the folder or module named here).
+LAZY = {"cupy", "matplotlib", "plotly", "gymnasium", "stormpy", "dask", "torch", "ot", "rich"}
+LAZY_EXCEPTIONS = {("plots", "matplotlib"), ("viz", "matplotlib"), ("viz", "plotly"), ("paper", "matplotlib")}
+
+
+def part_of(path: Path) -> str:
+    return path.relative_to(ROOT).with_suffix("").parts[0]
+
+
+def resolve(node: ast.ImportFrom, path: Path) -> list[str]:
+    """Absolute dotted names that an import statement may load."""
+    if node.level == 0:
+        base = node.module or ""
+    else:
+        package = ["bisimetric", *path.relative_to(ROOT).parent.parts]
+        package = package[: len(package) - node.level + 1]
+        base = ".".join(package + ([node.module] if node.module else []))
+    return [f"{base}.{alias.name}" for alias in node.names]
+
+
+def our_imports(path: Path) -> set[str]:
+    """Dotted names below bisimetric that a file imports, also inside functions and under TYPE_CHECKING."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names = resolve(node, path)
+        else:
+            continue
+        found |= {name for name in names if name == "bisimetric" or name.startswith("bisimetric.")}
+    return found
+
+
+def sibling(dotted: str) -> str:
+    """The part after bisimetric that exists as a module or folder; names of the package itself are __init__."""
+    parts = dotted.split(".")[1:]
+    if not parts or not ((ROOT / parts[0]).is_dir() or (ROOT / f"{parts[0]}.py").exists()):
+        return "__init__"
+    return ".".join(parts)
+
+
+SOURCES = sorted(ROOT.rglob("*.py"))
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=[str(p.relative_to(ROOT)) for p in SOURCES])
+def test_imports_go_the_right_way(path):
+    own = part_of(path)
+    allowed = ALLOWED.get(own, set())
+    for dotted in our_imports(path):
+        target = sibling(dotted)
+        if target.split(".")[0] == own:
+            continue
+        fits = any(target == rule or target.startswith(rule + ".") for rule in allowed)
+        assert fits, (
+            f"{path.relative_to(ROOT)} imports {dotted}; {own} may import {sorted(allowed) or 'nothing of ours'}"
+        )
+
+
+def test_nothing_imports_cli_or_paper():
+    for path in SOURCES:
+        if part_of(path) in ("cli", "paper", "__main__"):
+            continue
+        for dotted in our_imports(path):
+            assert sibling(dotted).split(".")[0] not in ("cli", "paper"), path
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=[str(p.relative_to(ROOT)) for p in SOURCES])
+def test_optional_libraries_load_when_used(path):
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        names = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            names = [node.module or ""]
+        for top in {name.split(".")[0] for name in names} & LAZY:
+            assert (part_of(path), top) in LAZY_EXCEPTIONS, f"{path.relative_to(ROOT)} loads {top} when imported"
+
+
+def test_the_rules_see_wrong_imports():
+    """The reader itself: relative, absolute, nested and type-checking imports are all seen."""
+    path = ROOT / "transport" / "imagined.py"
+    text = "from ..metric import x\nfrom . import base\ndef f():\n    import bisimetric.cli\n"
+    seen = set()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.ImportFrom):
+            seen |= set(resolve(node, path))
+        elif isinstance(node, ast.Import):
+            seen |= {alias.name for alias in node.names}
+    assert seen == {"bisimetric.metric.x", "bisimetric.transport.base", "bisimetric.cli"}
+    assert sibling("bisimetric.metric.x") == "metric.x"
+    assert sibling("bisimetric.__version__") == "__init__"
+
+
+def test_import_is_light():
+    """`import bisimetric` loads neither compilers nor plotting nor SciPy's sparse matrices."""
+    heavy = ("numba", "scipy.sparse", "rich", "matplotlib", "cyclopts", "kmedoids")
+    code = f"import sys, bisimetric; print([m for m in {heavy!r} if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_public_names_exist():
+    for public in bisimetric.__all__:
+        assert getattr(bisimetric, public) is not None

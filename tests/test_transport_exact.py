@@ -1,0 +1,193 @@
+"""Exact transport against linear programming and POT, and its restarts against cold starts."""
+
+from __future__ import annotations
+
+import numpy as np
+import ot
+import pytest
+from conftest import GROUNDS, distances, distribution, evaluator_of, ground, random_chain, table_of, transport_problems
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import bisimetric as bm
+from bisimetric.kernels import reference
+from bisimetric.metric import MetricOperator
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+def pot(d, mu, nu, p=1.0):
+    i, j = np.flatnonzero(mu), np.flatnonzero(nu)
+    return ot.emd2(mu[i], nu[j], np.ascontiguousarray(d[np.ix_(i, j)] ** p), numItermax=10**7)
+
+
+def assert_optimal(W, rows, d, p=1.0, tol=1e-9, oracles=(reference.exact,)):
+    """Compare p-th powers: a root would magnify the oracle's own errors near 0."""
+    top = max(float(d.max()) ** p, 1e-300)
+    for s in range(len(rows)):
+        for t in range(s + 1, len(rows)):
+            for oracle in oracles:
+                expected = oracle(d, rows[s], rows[t], p)
+                expected = expected**p if oracle is reference.exact else expected
+                assert W[s, t] ** p == pytest.approx(expected, abs=tol * top, rel=1e-9), (s, t, oracle)
+
+
+@settings(max_examples=150)
+@given(transport_problems(n_rows=3, max_support=8))
+def test_agrees_with_linear_programming_and_pot(problem):
+    rows, d = problem
+    W = distances(bm.Exact(), rows, d)
+    assert_optimal(W, rows, d, oracles=(reference.exact, pot))
+    assert (np.diag(W) == 0.0).all()
+
+
+@settings(max_examples=80)
+@given(transport_problems(n_rows=3, max_support=40, extra_states=20, rows=("simplex", "equal", "integers", "tiny")))
+def test_agrees_on_wide_supports(problem):
+    rows, d = problem
+    assert_optimal(distances(bm.Exact(), rows, d), rows, d, oracles=(reference.exact, pot))
+
+
+@pytest.mark.parametrize("kind", GROUNDS)
+@pytest.mark.parametrize("sizes", [(1, 1), (1, 7), (7, 1), (2, 2), (2, 3), (3, 2), (3, 3), (2, 9)])
+def test_small_shapes(sizes, kind):
+    """Closed forms (1 × k, 2 × 2) and the smallest trees, with overlapping and with separate supports."""
+    rng = np.random.default_rng([*sizes, GROUNDS.index(kind)])
+    for n in (max(sizes), sum(sizes)):
+        d = ground(rng, kind, n)
+        for weights in ("simplex", "equal"):
+            rows = np.zeros((2, n))
+            rows[0, : sizes[0]] = distribution(rng, weights, sizes[0], sizes[0])
+            rows[1, n - sizes[1] :] = distribution(rng, weights, sizes[1], sizes[1])
+            assert_optimal(distances(bm.Exact(), rows, d), rows, d, oracles=(reference.exact, pot))
+
+
+@settings(max_examples=60)
+@given(transport_problems(n_rows=3, max_support=6), st.sampled_from([1.5, 2.0, 4.0]))
+def test_orders(problem, p):
+    rows, d = problem
+    assert_optimal(distances(bm.Exact(p), rows, d), rows, d, p)
+
+
+@given(transport_problems(n_rows=2, max_support=8), st.sampled_from([1.0, 2.0]))
+def test_equal_rows_are_at_distance_zero(problem, p):
+    rows, d = problem
+    rows[1] = rows[0]
+    assert distances(bm.Exact(p), rows, d)[0, 1] <= 1e-13 ** (1.0 / p) * max(d.max(), 1.0)
+
+
+def test_masses_of_any_size():
+    """Probabilities from 1e-14 to 1 and costs from 1e-9 to 1e9 lose nothing that matters."""
+    rng = np.random.default_rng(0)
+    for scale in (1e-9, 1.0, 1e9):
+        rows = np.array([distribution(rng, "tiny", 12, 9) for _ in range(4)])
+        d = scale * ground(rng, "uniform", 12)
+        assert_optimal(distances(bm.Exact(), rows, d) / scale, rows, d / scale)
+
+
+def test_supports_beyond_one_byte():
+    """More than 128 successors need 16-bit trees."""
+    rng = np.random.default_rng(1)
+    n = 150
+    rows = np.array([distribution(rng, kind, n, 140) for kind in ("simplex", "equal", "integers")])
+    for kind in ("uniform", "ties"):
+        d = ground(rng, kind, n)
+        warm = evaluator_of(bm.Exact(), rows)
+        assert warm.kept.arrays[0].dtype == np.uint16
+        W = table_of(warm, d)
+        assert_optimal(W, rows, d, oracles=(pot,))
+        d2 = d * (1.0 + 0.1 * ground(rng, "uniform", n))
+        np.testing.assert_allclose(table_of(warm, d2), distances(bm.Exact(), rows, d2), atol=1e-12 * d2.max())
+    narrow = evaluator_of(bm.Exact(), rows[:, :128] / rows[:, :128].sum(axis=1, keepdims=True))
+    assert narrow.kept.arrays[0].dtype == np.uint8
+
+
+@settings(max_examples=80)
+@given(transport_problems(n_rows=5, max_support=9), st.integers(0, 10**6), st.sampled_from([1.0, 1.5, 2.0]))
+def test_restart_after_the_costs_changed(problem, seed, p):
+    rows, d = problem
+    rng = np.random.default_rng(seed)
+    evaluator = evaluator_of(bm.Exact(p), rows)
+    for step in range(4):
+        W, cold = table_of(evaluator, d), distances(bm.Exact(p), rows, d)
+        np.testing.assert_allclose(W**p, cold**p, atol=1e-12 * max(d.max() ** p, 1e-300))
+        # A small change, a new problem altogether, no cost at all.
+        noise = ground(rng, "uniform", len(d))
+        d = d + 0.01 * noise if step == 0 else noise if step == 1 else 0.0 * d
+
+
+@settings(max_examples=80)
+@given(transport_problems(n_rows=5, max_support=9), st.integers(0, 10**6), st.booleans())
+def test_restart_after_the_masses_changed(problem, seed, same_support):
+    rows, d = problem
+    rng = np.random.default_rng(seed)
+    old = evaluator_of(bm.Exact(), rows)
+    table_of(old, d)
+    before = old.kept.arrays[0].tobytes()
+    for _ in range(3):
+        if same_support:
+            rows = np.where(rows > 0.0, rng.random(rows.shape) + 1e-3, 0.0)
+        else:
+            rows = np.where(rng.random(rows.shape) < 0.3, rng.random(rows.shape), rows) + 1e-9 * (rows > 0.0)
+            rows[0] = rows[0] * (rng.random(rows.shape[1]) < 0.5) + 1e-6 * (np.arange(rows.shape[1]) == 0)
+        rows /= rows.sum(axis=1, keepdims=True)
+        new = evaluator_of(bm.Exact(), rows)
+        new.take_from(old)
+        d = d + 0.01 * ground(rng, "uniform", len(d))
+        np.testing.assert_allclose(table_of(new, d), distances(bm.Exact(), rows, d), atol=1e-12 * d.max())
+        assert old.kept.arrays[0].tobytes() == before
+        old, before = new, new.kept.arrays[0].tobytes()
+
+
+@given(transport_problems(n_rows=5, max_support=7))
+def test_keeping_trees_changes_nothing(problem):
+    rows, d = problem
+    np.testing.assert_array_equal(distances(bm.Exact(), rows, d, keep=False), distances(bm.Exact(), rows, d))
+
+
+def test_a_restart_saves_pivots():
+    rng = np.random.default_rng(2)
+    rows = np.array([distribution(rng, "simplex", 30, 15) for _ in range(10)])
+    d = ground(rng, "paths", 30) + ground(rng, "uniform", 30)
+    evaluator = evaluator_of(bm.Exact(), rows)
+    out = np.zeros((10, 10))
+    evaluator.prepare(d, 1e-9)
+    cold = evaluator.block(0, 0, 10, out).iterations
+    assert evaluator.block(0, 0, 10, out).iterations == 0
+    evaluator.prepare(d * 1.001, 1e-9)
+    assert evaluator.block(0, 0, 10, out).iterations == 0
+    assert cold > 45
+
+
+@given(st.integers(0, 10**6))
+def test_the_operator_adds_rewards_and_discounts(seed):
+    """F(d) = |ΔR| + c_T W(d), by linear programming."""
+    chain = random_chain(seed, 6, kind="simplex", support=4)
+    d = ground(np.random.default_rng(seed), "paths", 6)
+    P, R = chain.rows.matrix().toarray(), chain.rewards
+    expected = np.abs(R[:, None] - R[None, :])
+    for s in range(6):
+        for t in range(6):
+            if s != t:
+                expected[s, t] += 0.25 * reference.exact(d, P[s], P[t])
+    swept = d.copy()
+    report = MetricOperator(chain, bm.Exact(), transition_weight=0.25).sweep(swept)
+    np.testing.assert_allclose(swept, expected, atol=1e-9)
+    assert report.rise == max((swept - d).max(), 0.0)
+    assert report.fall == max((d - swept).max(), 0.0)
+
+
+def test_the_reported_error_is_honest():
+    """Entries are never below the optimum, and above it by no more than is reported."""
+    rng = np.random.default_rng(3)
+    rows = np.array([distribution(rng, "simplex", 20, 12) for _ in range(6)])
+    d = ground(rng, "uniform", 20)
+    evaluator = evaluator_of(bm.Exact(), rows)
+    out = np.zeros((6, 6))
+    evaluator.prepare(d, 1e-9)
+    error = evaluator.block(0, 0, 6, out).error
+    assert error <= 1e-12
+    for s in range(6):
+        for t in range(s + 1, 6):
+            best = pot(d, rows[s], rows[t])
+            assert best - 1e-14 <= out[s, t] <= best + error + 1e-14
