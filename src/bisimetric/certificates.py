@@ -140,31 +140,47 @@ def _paper_weights(c_R: float, c_T: float, gamma: float) -> tuple[tuple[bool, st
     )
 
 
+def _naive(from_zero: bool, alpha: float) -> tuple[tuple[bool, str], ...]:
+    return (
+        (from_zero, "needs metrics learned from 0 at every policy (naive API)"),
+        (alpha == 1.0, f"needs α = 1 (it is {alpha:.3g})"),
+    )
+
+
+def _learning_error(learned: float, early_stop: float, gamma: float) -> float:
+    """Error of a metric after n sweeps, or after an early stop at a sweep that changed it by `early_stop`."""
+    return max(learned, gamma * early_stop / (1.0 - gamma))
+
+
 def api_converged(
-    eps: float, delta: float, *, gamma: float, sweeps: int, scale: float = 1.0, c_R: float = 1.0,
-    c_T: float | None = None, certified_metric: bool = True,
+    eps: float, delta: float, *, gamma: float, sweeps: int, scale: float = 1.0, early_stop: float = 0.0,
+    c_R: float = 1.0, c_T: float | None = None, certified_metric: bool = True, from_zero: bool = True,
+    alpha: float = 1.0,
 ) -> Certificate:  # fmt: skip
     """If naive API converges to π: ‖V^π − V*‖∞ ≤ δ/(1−γ) + 2γ(2ε + c_n)/(1−γ)² (eq. 16)."""
     c_T = gamma if c_T is None else c_T
-    bound = delta / (1 - gamma) + 2 * gamma * (2 * eps + scale * c_n(gamma, sweeps)) / (1 - gamma) ** 2
+    metric_error = _learning_error(scale * c_n(gamma, sweeps), early_stop, gamma)
+    bound = delta / (1 - gamma) + 2 * gamma * (2 * eps + metric_error) / (1 - gamma) ** 2
     return _certificate(bound, "API, if the policies converge (eq. 16)", *_paper_weights(c_R, c_T, gamma),
-                        _metric(certified_metric))  # fmt: skip
+                        *_naive(from_zero, alpha), _metric(certified_metric))  # fmt: skip
 
 
 def api_limit(
-    eps: float, delta: float, *, gamma: float, sweeps: int, scale: float = 1.0, c_R: float = 1.0,
-    c_T: float | None = None, certified_metric: bool = True,
+    eps: float, delta: float, *, gamma: float, sweeps: int, scale: float = 1.0, early_stop: float = 0.0,
+    c_R: float = 1.0, c_T: float | None = None, certified_metric: bool = True, from_zero: bool = True,
+    alpha: float = 1.0,
 ) -> Certificate:  # fmt: skip
     """Naive API: limsup ‖V^π_k − V*‖∞ ≤ δ/(1−γ)² + 2γ(2ε + c_n)/(1−γ)³ (eq. 17)."""
     c_T = gamma if c_T is None else c_T
-    bound = delta / (1 - gamma) ** 2 + 2 * gamma * (2 * eps + scale * c_n(gamma, sweeps)) / (1 - gamma) ** 3
+    metric_error = _learning_error(scale * c_n(gamma, sweeps), early_stop, gamma)
+    bound = delta / (1 - gamma) ** 2 + 2 * gamma * (2 * eps + metric_error) / (1 - gamma) ** 3
     return _certificate(bound, "API in the limit (eq. 17)", *_paper_weights(c_R, c_T, gamma),
-                        _metric(certified_metric))  # fmt: skip
+                        *_naive(from_zero, alpha), _metric(certified_metric))  # fmt: skip
 
 
 def api_alpha_limit(
     eps: float, delta: float, alpha: float, *, gamma: float, sweeps: int, p: float = 1.0, scale: float = 1.0,
-    exact: bool = True, c_R: float = 1.0, c_T: float | None = None,
+    early_stop: float = 0.0, exact: bool = True, warm: bool = True, c_R: float = 1.0, c_T: float | None = None,
 ) -> Certificate:  # fmt: skip
     """API(α) with warm-started metrics: limsup ≤ δ/(1−γ)² + 2γ(2ε + ᾱ c_n)/(1−γ)³ (eq. 26).
 
@@ -172,11 +188,12 @@ def api_alpha_limit(
     """
     c_T = gamma if c_T is None else c_T
     bar = alpha_bar(alpha, gamma=gamma, sweeps=sweeps, p=p)
-    metric_error = bar * scale * c_n(gamma, sweeps)
+    metric_error = _learning_error(bar * scale * c_n(gamma, sweeps), early_stop, gamma)
     bound = delta / (1 - gamma) ** 2 + 2 * gamma * (2 * eps + metric_error) / (1 - gamma) ** 3
     return _certificate(
         bound, "API(α) in the limit (eq. 26)", *_paper_weights(c_R, c_T, gamma),
         (exact, "needs exact transport (λ = 0)"),
+        (warm, "needs metrics that start from the last one"),
         (c_bar_n(gamma, sweeps) < 1.0, f"needs n > log((1−γ)/(1+γ))/log γ (n is {sweeps})"),
         (bar <= 1.0, f"needs ᾱ ≤ 1 (α = {alpha:.3g} gives {bar:.3g})"),
     )  # fmt: skip
@@ -218,6 +235,11 @@ def evaluation_residual(V: Floats, T_pi_V: Floats, *, gamma: float) -> Certifica
     """‖V^π − V‖∞ ≤ ‖T_π V − V‖∞/(1−γ): the error of an (abstract) value function, after the fact."""
     bound = float(np.max(np.abs(T_pi_V - V))) / (1.0 - gamma)
     return _certificate(bound, "Bellman residual of an approximate value function")
+
+
+def trivial(*, gamma: float, scale: float) -> Certificate:
+    """‖V* − V^π‖∞ ≤ span(R)/(1−γ): all values lie in an interval of this length."""
+    return _certificate(scale / (1.0 - gamma), "range of all values")
 
 
 def best(*certificates: Certificate) -> Certificate:

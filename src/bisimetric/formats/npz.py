@@ -6,8 +6,6 @@ choice_ptr, gamma, label_of_choice, label_names, and where known state_names and
 
 from __future__ import annotations
 
-import os
-import tempfile
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,24 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from ..atomic import save_arrays
 from ..model import MDP, ModelError, Rows
 
 FORMAT, VERSION = "bisimetric-mdp", 1
-
-
-def save_atomically(path: Path, arrays: Mapping[str, Any]) -> None:
-    """Write a NumPy archive beside its target and move it there when it is whole."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            np.savez(stream, allow_pickle=False, **arrays)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.chmod(name, 0o644)
-        os.replace(name, path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
 
 
 def write_npz(mdp: MDP, path: Path) -> None:
@@ -53,7 +37,7 @@ def write_npz(mdp: MDP, path: Path) -> None:
         arrays["state_names"] = np.array(mdp.state_names, dtype=str)
     if mdp.classes is not None:
         arrays["classes"] = mdp.classes
-    save_atomically(path, arrays)
+    save_arrays(path, arrays)
 
 
 def read_npz(path: Path) -> MDP:

@@ -201,7 +201,7 @@ class SinkhornEvaluator(Evaluator):
         f, s = self.family, self.settings
         return Report(*self.engine.kernels.sinkhorn_block(
             f.indptr, f.indices, f.probs, members, a0, a1, self.cost, self.kernel, self.in_logs, s.reg,
-            s.cost == "value", 1.0 / s.p, self.accuracy, self.tightest, max(s.marginal_tol, self.tightest),
+            s.cost == "value", 1.0 / s.p, self.top, self.accuracy, self.tightest, max(s.marginal_tol, self.tightest),
             _ITERATION_LIMIT, first, kept, base, out,
         ))  # fmt: skip
 
@@ -285,6 +285,9 @@ class BallEvaluator(Evaluator):
 
     def load(self, state: Mapping[str, Array]) -> None:
         self.kept.load(state, "logs")
+        if self.exact is None and any(name.startswith("exact_") for name in state):
+            keep = len(self.kept.bases[0]) > 0
+            self.exact = ExactEvaluator(self.engine, self.family, self.p, keep, self.first)
         if self.exact is not None:
             self.exact.load({name.removeprefix("exact_"): array for name, array in state.items()})
 

@@ -8,7 +8,7 @@ threads are above.
 import numpy as np
 from numba import njit
 
-from .jit import OPTIONS, kernel
+from .jit import OPTIONS, REASSOCIATE, kernel
 
 _TILE = 192
 
@@ -42,7 +42,7 @@ def _rows_exact(pairs, rows, members, x):
                 x[t, i] = row[i] / x[t, i]
 
 
-@njit(**OPTIONS, fastmath={"reassoc", "contract", "nsz"})
+@njit(**OPTIONS, fastmath=REASSOCIATE)
 def _column_errors(pairs, rows, members, q, y, errors):
     """L1 errors of the column sums y∘q, q = K x."""
     for t in range(len(errors)):
@@ -72,7 +72,7 @@ def _advance(pairs, steps, errors, rows, members, q, y, tol, limit, done):
     return found
 
 
-@njit(**OPTIONS, fastmath={"reassoc", "contract", "nsz"})
+@njit(**OPTIONS, fastmath=REASSOCIATE)
 def _inner(x, y):
     total = 0.0
     for i in range(len(x)):

@@ -6,3 +6,4 @@ from numba import njit
 
 OPTIONS: dict[str, Any] = {"cache": True, "nogil": True, "error_model": "numpy"}
 kernel = njit(**OPTIONS)
+REASSOCIATE = {"reassoc", "contract", "nsz", "arcp"}  # sums may be vectorised

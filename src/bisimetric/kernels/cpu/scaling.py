@@ -14,10 +14,9 @@ import numpy as np
 from numba import njit
 
 from . import simplex
-from .jit import OPTIONS, kernel
+from .jit import OPTIONS, REASSOCIATE, kernel
 from .spanning_tree import MASS, POT
 
-_REASSOCIATE = {"reassoc", "contract", "nsz", "arcp"}
 X, Y, Q, STEP, OLD = 0, 1, 2, 3, 4  # rows of the vectors of one problem
 _FIRST_LOOK, _LOOK = 8, 6  # iterations between looks at the rate
 _STEP_CAP = 3.0  # a Newton step changes log y by no more than this
@@ -29,7 +28,7 @@ def vectors(widest, dtype_of):
     return np.empty((5, widest), dtype_of.dtype), np.empty(widest * widest)
 
 
-@njit(**OPTIONS, fastmath=_REASSOCIATE)
+@njit(**OPTIONS, fastmath=REASSOCIATE)
 def half_steps(n, m, kernel, a, b, vec):
     """Make the rows exact, x = a / K y; returns the L1 error of the columns, sums in vec[Q]."""
     for j in range(m):

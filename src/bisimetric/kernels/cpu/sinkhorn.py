@@ -5,8 +5,9 @@ gathers its n × m part. The column scalings y (or log y, where K would underflo
 """
 
 import numpy as np
+from numba import njit
 
-from .jit import kernel
+from .jit import OPTIONS, REASSOCIATE, kernel
 from .scaling import X, Y, exact_start, scale, solve_log, vectors
 from .spanning_tree import scratch
 
@@ -122,15 +123,9 @@ def _plan_cost(n, m, plan, part):
     return total
 
 
-@kernel
-def _kernel_value(n, m, plan, pa, pb, vec, logs, cost, indices, lo, to, reg, as_value):
-    """The value, or ⟨ω, C⟩, of the plan diag(x) K diag(y)."""
-    if as_value:
-        for i in range(n):
-            logs[0, i] = np.log(vec[X, i])
-        for j in range(m):
-            logs[1, j] = np.log(vec[Y, j])
-        return dual_value(n, m, pa, pb, logs[0], logs[1], reg)
+@njit(**OPTIONS, fastmath=REASSOCIATE)
+def _sharp_cost(n, m, plan, vec, cost, indices, lo, to):
+    """⟨ω, C⟩ for ω = diag(x) K diag(y)."""
     value = 0.0
     for i in range(n):
         x = indices[lo + i]
@@ -142,14 +137,22 @@ def _kernel_value(n, m, plan, pa, pb, vec, logs, cost, indices, lo, to, reg, as_
 
 
 @kernel
+def _log_scalings(n, m, vec, logs):
+    for i in range(n):
+        logs[0, i] = np.log(vec[X, i])
+    for j in range(m):
+        logs[1, j] = np.log(vec[Y, j])
+
+
+@kernel
 def sinkhorn_block(
-    indptr, indices, probs, members, a0, a1, cost, kernel, in_logs, reg, as_value, inv_p, accuracy, tightest,
-    loosest, limit, first, kept, base, out,
+    indptr, indices, probs, members, a0, a1, cost, kernel, in_logs, reg, as_value, inv_p, top, accuracy,
+    tightest, loosest, limit, first, kept, base, out,
 ):  # fmt: skip
     """Fill out[a − a0, b] with the Sinkhorn distance, a0 ≤ a < a1, b ≥ a + first.
 
     A plan has exact rows and columns within L1 error e of b. The value of its potentials is then at most
-    e·max C below the true value, the maximum taken over the supports: the gap is ⟨b − q, g* − g⟩, and both
+    e·max C below the true value: the gap is ⟨b − q, g* − g⟩, and both
     potentials vary by at most max C. Returns (iterations, largest error of an entry by this bound).
     """
     widest = widest_support(indptr, members, a0)
@@ -187,7 +190,9 @@ def sinkhorn_block(
                 biggest = np.max(part[: n * m])
             else:
                 gather(kernel, indices, lo, n, to, m, plan)
-                biggest = max(-reg * np.log(np.min(plan[: n * m])), 0.0)
+                biggest = top
+                if inv_p != 1.0:  # a root magnifies errors near 0, so they must scale with the block
+                    biggest = max(-reg * np.log(np.min(plan[: n * m])), 0.0)
                 cold = np.isnan(store[start])
                 for j in range(m):
                     vec[Y, j] = pb[j] if cold else store[start + j]
@@ -203,7 +208,11 @@ def sinkhorn_block(
                         value = _plan_cost(n, m, plan64, part)
                 else:
                     more, error = scale(n, m, plan, pa, pb, vec, matrix, tol, limit, _FAR)
-                    value = _kernel_value(n, m, plan, pa, pb, vec, logs, cost, indices, lo, to, reg, as_value)
+                    if as_value:
+                        _log_scalings(n, m, vec, logs)
+                        value = dual_value(n, m, pa, pb, logs[0], logs[1], reg)
+                    else:
+                        value = _sharp_cost(n, m, plan, vec, cost, indices, lo, to)
                 iterations += more
                 missing = _root_error(value, error * biggest, inv_p)
                 if missing <= accuracy or tol <= tightest or error > tol:

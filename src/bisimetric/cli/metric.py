@@ -1,130 +1,29 @@
-"""The command line: parse, call, print.
-
-Exit status: 0 where the answer meets its tolerance, 1 where it does not, 2 for bad input, 130 after Ctrl-C.
-"""
+"""bisimetric metric, info and bench."""
 
 from __future__ import annotations
 
-import json
+import json as json_format
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from cyclopts import App, CycloptsError, Parameter
+from cyclopts import Parameter
 
-from . import __version__
-
-if TYPE_CHECKING:
-    from .metric import MetricSolution, Progress
-    from .model import MDP
-    from .transport import Transport
-
-_EPILOGUE = """
-Examples:
-
-  bisimetric metric problem:chain --policy uniform -o d.npz
-  bisimetric metric problem:garnet?n_states=300 --match labels --transport sinkhorn:0.5,cost=value
-  bisimetric info problem:gridworld?copies=3
-"""
-
-app = App(
-    name="bisimetric",
-    help="Bisimulation metrics of finite MDPs, with their errors.",
-    help_epilogue=_EPILOGUE,
-    version=__version__,
-    help_format="plaintext",
+from .inputs import (
+    BadInputError,
+    Json,
+    Model,
+    check_output,
+    load_model,
+    load_policy,
+    parse_transport,
+    print_json,
+    readable_bytes,
 )
 
-Model = Annotated[str, Parameter(help="A model file (.npz), or problem:NAME?argument=value&…")]
-Json = Annotated[bool, Parameter(negative="", help="Print one machine-readable object.")]
-
-
-class BadInputError(Exception):
-    """A mistake in what the user gave: one line, exit status 2."""
-
-
-def load_model(spec: str) -> MDP:
-    """The model behind a MODEL argument."""
-    if spec.startswith("problem:"):
-        from . import problems
-
-        return problems.from_spec(spec.removeprefix("problem:"))
-    from . import formats
-
-    if not Path(spec).exists():
-        raise BadInputError(f"{spec}: no such file (a generated model is written problem:NAME).")
-    return formats.read(spec)
-
-
-def parse_transport(text: str) -> Transport:
-    """exact, exact:2, sinkhorn:REG, kl:RADIUS, independent; then ,name=value for other settings."""
-    from . import transport
-
-    kinds: dict[str, tuple[type[Transport], str]] = {
-        "exact": (transport.Exact, "p"),
-        "sinkhorn": (transport.Sinkhorn, "reg"),
-        "kl": (transport.KLBall, "radius"),
-        "independent": (transport.Independent, "p"),
-    }
-    head, *options = text.split(",")
-    name, colon, value = head.partition(":")
-    if name not in kinds:
-        raise BadInputError(f"unknown transport {name!r}; known: {', '.join(kinds)}.")
-    kind, main = kinds[name]
-    settings: dict[str, Any] = {main: value} if colon else {}
-    for option in options:
-        key, equals, setting = option.partition("=")
-        if not equals:
-            raise BadInputError(f"transport {text!r}: write settings as name=value; got {option!r}.")
-        settings[key] = setting
-    known = {field: kind.__dataclass_fields__[field].type for field in kind.__dataclass_fields__}
-    for key, setting in settings.items():
-        if key not in known:
-            raise BadInputError(f"transport {name!r} has no setting {key!r}; known: {', '.join(known)}.")
-        if known[key] == "float":
-            try:
-                settings[key] = float(setting)
-            except ValueError:
-                raise BadInputError(f"transport {name!r}: {key} must be a number; got {setting!r}.") from None
-    try:
-        return kind(**settings)
-    except TypeError:
-        raise BadInputError(f"transport {name!r} needs a value, as in {name}:0.5.") from None
-
-
-def load_policy(text: str, mdp: MDP) -> Any:
-    """A policy per choice: the word uniform, or a .npy, .npz (entry policy) or text file."""
-    import numpy as np
-
-    if text == "uniform":
-        return mdp.uniform_policy()
-    try:
-        if text.endswith((".npy", ".npz")):
-            loaded = np.load(text, allow_pickle=False)
-            return mdp.check_policy(loaded["policy"] if text.endswith(".npz") else loaded)
-        return mdp.check_policy(np.loadtxt(text, delimiter="," if text.endswith(".csv") else None))
-    except KeyError:
-        raise BadInputError(f"{text}: has no entry 'policy'.") from None
-    except OSError as error:
-        raise BadInputError(f"{text}: {error.strerror or error}.") from None
-
-
-def check_output(path: Path) -> None:
-    """Refuse an output that cannot be written before any work is done."""
-    import tempfile
-
-    if path.is_dir():
-        raise BadInputError(f"{path}: is a folder.")
-    try:
-        with tempfile.TemporaryFile(dir=path.parent):
-            pass
-    except OSError as error:
-        raise BadInputError(f"{path}: cannot be written ({error.strerror}).") from None
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
+if TYPE_CHECKING:
+    from ..metric import MetricSolution, Progress
+    from ..model import MDP
 
 
 class _Bar:
@@ -162,7 +61,6 @@ class _Bar:
         self.bar.update(self.task, completed=share, description=f"sweep {progress.sweep}, error {progress.error:.1e}")
 
 
-@app.command
 def metric(
     model: Model,
     *,
@@ -205,7 +103,7 @@ def metric(
     subject = mdp if match is not None else mdp.under(load_policy(policy or "uniform", mdp))
     if output is not None:
         check_output(output)
-    from .metric import solve_metric
+    from ..metric import solve_metric
 
     with _Bar(tol) as bar:
         solution = solve_metric(
@@ -223,7 +121,7 @@ def metric(
 
 
 def _exit_status(solution: MetricSolution) -> int:
-    from .metric import Status
+    from ..metric import Status
 
     return 0 if solution.converged else 130 if solution.status is Status.INTERRUPTED else 1
 
@@ -231,7 +129,7 @@ def _exit_status(solution: MetricSolution) -> int:
 def _save_metric(path: Path, solution: MetricSolution, settings: dict[str, Any], mdp: MDP) -> None:
     import numpy as np
 
-    from .formats.npz import save_atomically
+    from ..atomic import save_arrays
 
     arrays: dict[str, Any] = {
         "format": "bisimetric-metric",
@@ -241,14 +139,14 @@ def _save_metric(path: Path, solution: MetricSolution, settings: dict[str, Any],
         "rigorous": solution.certificate.rigorous,
         "source": solution.certificate.source,
         "status": solution.status.name,
-        "settings": json.dumps(settings),
+        "settings": json_format.dumps(settings),
     }
     if mdp.state_names is not None:
         arrays["state_names"] = np.array(mdp.state_names, dtype=str)
     if mdp.classes is not None:
         arrays["classes"] = mdp.classes
     try:
-        save_atomically(path, arrays)
+        save_arrays(path, arrays)
     except OSError as error:
         raise BadInputError(f"{path}: cannot be written ({error.strerror}).") from None
 
@@ -268,7 +166,7 @@ def _report_metric(solution: MetricSolution, settings: dict[str, Any], output: P
         "output": None if output is None else str(output),
     }
     if as_json:
-        print(json.dumps(facts))
+        print_json(facts)
         return
     print(f"states    {len(d)}")
     print(f"transport {settings['transport']}")
@@ -280,11 +178,10 @@ def _report_metric(solution: MetricSolution, settings: dict[str, Any], output: P
         print(f"written   {output}")
 
 
-@app.command
 def info(model: Model, *, json: Json = False) -> int:
     """Describe a model: sizes, successors, rewards, and the memory of a metric."""
-    from .metric import MetricOperator
-    from .transport import Exact
+    from ..metric import MetricOperator
+    from ..transport import Exact
 
     mdp = load_model(model)
     sizes, counts = mdp.rows.sizes, mdp.choice_ptr[1:] - mdp.choice_ptr[:-1]
@@ -309,7 +206,7 @@ def info(model: Model, *, json: Json = False) -> int:
         "kept_bytes_uniform_policy": kept,
     }
     if json:
-        _print_json(facts)
+        print_json(facts)
         return 0
     print(f"states       {mdp.n_states}")
     print(f"choices      {mdp.n_choices} ({counts.min()} to {counts.max()} a state, {len(mdp.label_names)} labels)")
@@ -319,24 +216,11 @@ def info(model: Model, *, json: Json = False) -> int:
     print(f"gamma        {mdp.gamma:g}")
     if mdp.classes is not None:
         print(f"known classes {facts['known_classes']}")
-    print(f"a metric     {pairs} pairs of states; {_bytes(2 * 8 * mdp.n_states**2)} for distances and costs,")
-    print(f"             {_bytes(kept)} kept by exact transport under the uniform policy")
+    print(f"a metric     {pairs} pairs of states; {readable_bytes(2 * 8 * mdp.n_states**2)} for distances and costs,")
+    print(f"             {readable_bytes(kept)} kept by exact transport under the uniform policy")
     return 0
 
 
-def _print_json(facts: dict[str, Any]) -> None:
-    print(json.dumps(facts))
-
-
-def _bytes(count: float) -> str:
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if count < 1024:
-            return f"{count:.4g} {unit}"
-        count /= 1024
-    return f"{count:.4g} TiB"
-
-
-@app.command
 def bench(*, quick: Annotated[bool, Parameter(negative="")] = False, json: Json = False) -> int:
     """Measure the kernels on this machine, after checking their results against the reference.
 
@@ -344,11 +228,11 @@ def bench(*, quick: Annotated[bool, Parameter(negative="")] = False, json: Json 
     ----------
     quick: smaller problems.
     """
-    from .bench import run_benchmarks
+    from ..bench import run_benchmarks
 
     rows, correct = run_benchmarks(quick=quick)
     if json:
-        _print_json({"correct": correct, "rows": rows})
+        print_json({"correct": correct, "rows": rows})
     else:
         from rich.console import Console
         from rich.table import Table
@@ -362,25 +246,3 @@ def bench(*, quick: Annotated[bool, Parameter(negative="")] = False, json: Json 
         Console().print(table)
         print("results agree with the reference" if correct else "results DO NOT agree with the reference")
     return 0 if correct else 1
-
-
-def run(arguments: Sequence[str]) -> int:
-    """Run one command; returns its exit status."""
-    try:
-        result = app(list(arguments), exit_on_error=False, print_error=False, result_action="return_value")
-        return int(result or 0)
-    except CycloptsError as error:
-        _say("bisimetric: " + " ".join(str(error).split()))
-    except (BadInputError, ValueError, OSError) as error:
-        _say("bisimetric: " + " ".join(str(error).split()))
-    except KeyboardInterrupt:
-        _say("bisimetric: interrupted")
-        return 130
-    except MemoryError:
-        _say("bisimetric: out of memory; see bisimetric info MODEL, and try --no-keep or --dtype float32")
-    return 2
-
-
-def main() -> None:
-    """Entry point."""
-    sys.exit(run(sys.argv[1:]))
