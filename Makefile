@@ -26,7 +26,8 @@ $(VENV)/.dev: pyproject.toml | $(BIN)/python
 	@touch $@ $(VENV)/.runtime
 
 demo: $(VENV)/.runtime
-	$(BIN)/bisimetric metric problem:chain --tol 1e-4
+	rm -rf demo
+	$(BIN)/bisimetric solve --out demo
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check src tests benchmarks

@@ -40,7 +40,10 @@ def seconds(work: Callable[[], object], repeats: int = 3) -> float:
 
 def report(work: str, peer: str, ours: float, theirs: float, goal: float, how: str) -> None:
     ROWS.append((work, peer, ours, theirs, goal, how))
-    print(f"{work} | {peer}: ours {ours:.4g} s, peer {theirs:.4g} s, ratio {theirs / ours:.1f} (goal {goal:g})", flush=True)
+    print(
+        f"{work} | {peer}: ours {ours:.4g} s, peer {theirs:.4g} s, ratio {theirs / ours:.1f} (goal {goal:g})",
+        flush=True,
+    )
 
 
 def sweeps_of(chain: bm.Chain, transport: bm.Transport, change: float = 1e-3) -> list[np.ndarray]:
@@ -164,8 +167,8 @@ def sinkhorn_against_ott(name: str, chain: bm.Chain, reg: float, goal: float) ->
             values = []
             for d in before:
                 ground = jnp.asarray(d)
-                parts = [batched(ground, first[k : k + chunk], second[k : k + chunk], f[k : k + chunk], g[k : k + chunk])
-                         for k in range(0, len(first), chunk)]  # fmt: skip
+                cuts = [slice(k, k + chunk) for k in range(0, len(first), chunk)]
+                parts = [batched(ground, first[cut], second[cut], f[cut], g[cut]) for cut in cuts]
                 cost, f, g = (jnp.concatenate(items) for items in zip(*parts, strict=True))
                 if not lse:  # kernel mode starts from scalings
                     f, g = jnp.exp(f / reg), jnp.exp(g / reg)

@@ -18,24 +18,24 @@ ROOT = Path(bisimetric.__file__).parent
 # where the design names them; a module that is not listed may import nothing of ours.
 CORE = {"kernels", "model", "transport", "metric"}
 EVERYTHING_BELOW = CORE | {
-    "lumping", "aggregation", "policy_iteration", "schedules", "certificates", "formats", "problems", "runs", "plots",
-    "viz",
+    "lumping", "aggregation", "policy_iteration", "schedules", "certificates", "atomic", "formats", "problems", "runs",
+    "pictures",
 }  # fmt: skip
 ALLOWED: dict[str, set[str]] = {
     "kernels": set(),
     "model": set(),
     "schedules": set(),
     "certificates": set(),
+    "atomic": set(),
     "transport": {"kernels"},
     "metric": {"transport", "model", "kernels.select", "certificates"},
     "aggregation": {"model"},  # the quotient is an MDP; distances and labels come as arrays
     "lumping": {"model", "aggregation", "kernels"},
     "policy_iteration": {"kernels.select", "model", "transport", "metric", "aggregation", "schedules", "certificates"},
-    "formats": {"model"},
+    "formats": {"model", "atomic"},
     "problems": {"model"},
-    "runs": {"model", "metric", "aggregation", "policy_iteration", "formats"},
-    "plots": EVERYTHING_BELOW - {"viz"},
-    "viz": EVERYTHING_BELOW - {"plots"},
+    "runs": {"atomic", "model", "metric", "aggregation", "policy_iteration", "formats"},
+    "pictures": {"model", "metric", "aggregation", "policy_iteration"},
     "paper": EVERYTHING_BELOW,
     "bench": EVERYTHING_BELOW | {"__init__"},
     "cli": EVERYTHING_BELOW | {"bench", "paper", "__init__"},
@@ -44,7 +44,7 @@ ALLOWED: dict[str, set[str]] = {
 }
 # Loaded when used, never at the top of a module (but for the folder or module named here).
 LAZY = {"cupy", "matplotlib", "plotly", "gymnasium", "stormpy", "dask", "torch", "ot", "rich"}
-LAZY_EXCEPTIONS = {("plots", "matplotlib"), ("viz", "matplotlib"), ("viz", "plotly"), ("paper", "matplotlib")}
+LAZY_EXCEPTIONS = {("paper", "matplotlib")}
 
 
 def part_of(path: Path) -> str:

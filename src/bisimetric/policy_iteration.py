@@ -223,8 +223,8 @@ def first_state(mdp: MDP, settings: Settings, policy: ArrayLike | None = None) -
     operator = MetricOperator(mdp.under(weights), settings.transport, device=settings.device, dtype=settings.dtype)
     n = mdp.n_states
     return LoopState(
-        0, weights, weights, np.zeros((n, n), operator.engine.dtype), operator, np.random.default_rng(settings.seed), 0.1,
-        np.zeros(n), Partition.from_labels(np.zeros(n, np.int64)), np.zeros(n),
+        0, weights, weights, np.zeros((n, n), operator.engine.dtype), operator, np.random.default_rng(settings.seed),
+        0.1, np.zeros(n), Partition.from_labels(np.zeros(n, np.int64)), np.zeros(n),
     )  # fmt: skip
 
 
