@@ -27,7 +27,7 @@ $(VENV)/.dev: pyproject.toml | $(BIN)/python
 
 demo: $(VENV)/.runtime
 	rm -rf demo
-	$(BIN)/bisimetric solve --out demo
+	$(BIN)/bisimetric solve --no-lump --out demo
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check src tests benchmarks

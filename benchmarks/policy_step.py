@@ -3,7 +3,8 @@
     python benchmarks/policy_step.py [--large]
 
 The paper's way: POT's Sinkhorn on one row against the rows after it, dense, with the potentials of the last sweep,
-stopped at a marginal error of 1e-2. It is timed on a few rows over all sweeps of the first twelve steps and scaled to all rows.
+stopped at a marginal error of 1e-2. It is timed on a few rows over all sweeps of the first twelve steps and scaled to
+all rows.
 Ours is run at the same marginal error, and at the default of 1e-6.
 """
 

@@ -3,8 +3,9 @@
 from . import certificates, problems
 from .aggregation import EpsilonCover, KMedoids, Partition, lift_policy, quotient
 from .certificates import Certificate
-from .formats import read, write
+from .formats import from_gymnasium, from_mdptoolbox, from_quantecon, read, to_mdptoolbox, to_quantecon, write
 from .kernels.select import set_threads
+from .lumping import Lumping, lump
 from .metric import MetricSolution, Progress, Status, solve_metric
 from .model import MDP, Chain, ModelError
 from .policy_iteration import PolicyRun, RunStatus, Step, solve_policy
@@ -23,6 +24,7 @@ __all__ = [
     "Independent",
     "KLBall",
     "KMedoids",
+    "Lumping",
     "MetricSolution",
     "ModelError",
     "Partition",
@@ -36,12 +38,18 @@ __all__ = [
     "Theoretical",
     "Transport",
     "certificates",
+    "from_gymnasium",
+    "from_mdptoolbox",
+    "from_quantecon",
     "lift_policy",
+    "lump",
     "problems",
     "quotient",
     "read",
     "set_threads",
     "solve_metric",
     "solve_policy",
+    "to_mdptoolbox",
+    "to_quantecon",
     "write",
 ]

@@ -48,7 +48,11 @@ def save_arrays(path: Path, arrays: Mapping[str, Any]) -> None:
 
 def save_json(path: Path, data: Any) -> None:
     """Write a JSON file, keys in the order given."""
-    text = json.dumps(data, indent=2, ensure_ascii=False) + "\n"
+    write_text(path, json.dumps(data, indent=2, ensure_ascii=False) + "\n")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text file."""
 
     def fill(stream: IO[bytes]) -> None:
         stream.write(text.encode())

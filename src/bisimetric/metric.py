@@ -10,6 +10,8 @@ For an MDP, F(d)(s, t) compares choices by c_R |r − r'| + c_T W(d)(P, P') and 
                        an action that the other has not, the distance is the largest possible one.
     match="hausdorff"  the Hausdorff distance of the two sets of choices (probabilistic automata).
 
+States of an MDP with different kept labels (atomic propositions) are at the largest possible distance.
+
 Where W is non-expansive in d, F is a c_T-contraction and has one fixed point d~. Let d' be one computed
 sweep from d, ρ = ‖d' − d‖∞, and let e bound the error of a computed transport. Then
 
@@ -30,7 +32,7 @@ per pair.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, NamedTuple
@@ -40,12 +42,15 @@ from numpy.typing import NDArray
 
 from .certificates import Certificate
 from .kernels.select import Engine, engine, run_all, single_thread, threads
+from .lumping import Lumping, expanded, kept_labels, label_classes
+from .lumping import lump as find_classes
 from .model import MDP, Chain
 from .transport import Exact, Family, Transport
 from .transport.base import Evaluator, same_supports
 
 _UNIT_BYTES = 4 << 20  # work space of one unit of work
 _ROUNDING = 16.0  # units of round-off granted to one sweep
+_LUMP_TOL = 1e-12  # masses that differ by less are taken as equal when states are merged
 
 
 class Status(Enum):
@@ -96,7 +101,8 @@ class MetricOperator:
         match: str | None = None,
         reward_weight: float = 1.0,
         transition_weight: float | None = None,
-        keep: bool = True,
+        keep: Sequence[str] | None = None,
+        warm_state: bool = True,
         device: str = "cpu",
         dtype: str = "float64",
     ) -> None:
@@ -104,12 +110,15 @@ class MetricOperator:
         self.c_R = _check_reward_weight(reward_weight)
         self.c_T = _check_transition_weight(model.gamma if transition_weight is None else transition_weight)
         self.engine: Engine = engine(device, dtype)
-        self.keep = keep
+        self.warm_state = warm_state
         self.n_states = model.n_states
         self._states, self._pointers = _choices(model)
         self._label_sets, groups = _groups(model, self.match)
+        if isinstance(model, MDP) and kept_labels(model, keep):
+            _, apart = np.unique(np.stack([self._label_sets, label_classes(model, keep)]), axis=1, return_inverse=True)
+            self._label_sets = apart.reshape(-1)
         self.family = _family(model, groups)
-        self.evaluator: Evaluator = transport.evaluator(self.engine, self.family, keep)
+        self.evaluator: Evaluator = transport.evaluator(self.engine, self.family, warm_state)
 
     def follow(self, model: Chain) -> None:
         """Go on with the chain of another policy; what the transport kept is kept where it fits."""
@@ -119,8 +128,8 @@ class MetricOperator:
         if same_supports(family, self.family).all():
             self.evaluator.follow(family)
         else:
-            evaluator = self.transport.evaluator(self.engine, family, self.keep)
-            if self.keep:
+            evaluator = self.transport.evaluator(self.engine, family, self.warm_state)
+            if self.warm_state:
                 evaluator.take_from(self.evaluator)
             self.evaluator = evaluator
         self.model, self.family = model, family
@@ -206,6 +215,7 @@ class MetricOperator:
             block = np.zeros((a1 - a0, len(rewards)))
             fill(0, a0, a1, block)
             kernels.hausdorff(block, self._pointers, rewards, s0, first, self.c_R, self.c_T, acc)
+            acc[self._label_sets[s0:s1, None] != self._label_sets[None, :]] = self.largest
             return acc
         kernels.start_rows(self._label_sets, self.largest, s0, acc)
         for group, members in enumerate(self.family.groups):
@@ -258,7 +268,7 @@ class MetricSolution:
         also for those without a certificate of their own. Cost: about one sweep, and value iteration.
         """
         operator = self.warm.operator
-        d = np.array(self.distance)
+        d = np.array(self.warm.distance)
         np.fill_diagonal(d, 0.0)
         lower, upper = operator.bounds(d, self.tol)
         c_T = operator.c_T
@@ -271,15 +281,23 @@ class MetricSolution:
         np.maximum(lower, value_gap(operator), out=lower)
         for bound in (lower, upper):
             np.fill_diagonal(bound, 0.0)
-        return lower, np.maximum(upper, lower)
+        return self.warm.expanded(lower), self.warm.expanded(np.maximum(upper, lower))
 
 
 @dataclass(frozen=True, eq=False)
 class Warm:
-    """What a restart needs: the distances and the operator with what its transport kept."""
+    """What a restart needs: the distances and the operator with what its transport kept.
+
+    Where the model was lumped first, both are of its classes.
+    """
 
     distance: NDArray[Any]
     operator: MetricOperator
+    lumping: Lumping | None = None
+
+    def expanded(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Values of pairs of classes as values of pairs of states."""
+        return values if self.lumping is None else expanded(self.lumping, values)
 
 
 def value_gap(operator: MetricOperator) -> NDArray[Any]:
@@ -313,7 +331,9 @@ def solve_metric(
     tol: float = 1e-6,
     max_sweeps: int = 100_000,
     warm: MetricSolution | Warm | None = None,
-    keep: bool = True,
+    keep: Sequence[str] | None = None,
+    lump: bool | None = None,
+    warm_state: bool = True,
     device: str = "cpu",
     dtype: str = "float64",
     progress: Callable[[Progress], None] | None = None,
@@ -329,7 +349,10 @@ def solve_metric(
         max_sweeps: give up after this many sweeps; the status says so.
         warm: an earlier solution to restart from, also after the policy or the transport changed. It is
             not modified.
-        keep: keep trees or potentials of each pair between sweeps. Faster; False saves their memory.
+        keep: labels of an MDP's states that keep states apart; by default all but "init" and "deadlock".
+        lump: merge bisimilar states first and give the result for all states. Default: where that is exact (`Exact`
+            transport) and its rounding is far below tol.
+        warm_state: keep trees or potentials of each pair between sweeps. Faster; False saves their memory.
         device, dtype: "cpu"; "float64" or "float32".
         progress: called after each sweep; reads only.
 
@@ -340,25 +363,74 @@ def solve_metric(
         raise ValueError(f"tol must be positive; got {tol}.")
     if max_sweeps < 1:
         raise ValueError(f"max_sweeps must be at least 1; got {max_sweeps}.")
+    way = Exact() if transport is None else transport
+    match_name = _check_match(model, match)
+    c_R = _check_reward_weight(reward_weight)
+    c_T = _check_transition_weight(model.gamma if transition_weight is None else transition_weight)
+    lumping, lump_error = _lumped(model, way, match_name, keep, c_R, c_T, tol, lump)
+    subject = model if lumping is None else _quotient(model, lumping)
     operator = MetricOperator(
-        model, Exact() if transport is None else transport, match=match, reward_weight=reward_weight,
-        transition_weight=transition_weight, keep=keep, device=device, dtype=dtype,
+        subject, way, match=match, reward_weight=c_R, transition_weight=c_T, keep=keep, warm_state=warm_state,
+        device=device, dtype=dtype,
     )  # fmt: skip
-    d = start_distance(operator, warm)
-    return _iterate(operator, d, tol, max_sweeps, progress)
+    d = start_distance(operator, warm, lumping)
+    return _iterate(operator, d, tol, max_sweeps, progress, lumping, lump_error)
 
 
-def start_distance(operator: MetricOperator, warm: MetricSolution | Warm | None) -> NDArray[Any]:
+def _lumped(
+    model: Chain | MDP,
+    transport: Transport,
+    match: str,
+    keep: Sequence[str] | None,
+    c_R: float,
+    c_T: float,
+    tol: float,
+    wanted: bool | None,
+) -> tuple[Lumping | None, float]:
+    """(bisimulation classes to work on instead of states, error that their rounding may cause)."""
+    if wanted and not isinstance(transport, Exact):
+        raise ValueError(f"lump=True is exact for Exact only; {type(transport).__name__} sees how mass is split up.")
+    if wanted is False or not isinstance(transport, Exact):
+        return None, 0.0
+    rewards = c_R * _LUMP_TOL * float(np.abs(model.rewards).max())
+    masses = int(model.rows.sizes.max()) * _LUMP_TOL
+    # W_p moves by the range of the distances times the mass that differs, to the power 1/p.
+    largest = c_R * (model.reward_span or 1.0) / (1.0 - c_T)
+    error = (2.0 * rewards + c_T * masses ** (1.0 / transport.p) * largest) / (1.0 - c_T)
+    if wanted is None and error > 0.01 * tol:
+        return None, 0.0
+    lumping = find_classes(_as_mdp(model), "hausdorff" if match == "hausdorff" else "labels", keep=keep, tol=_LUMP_TOL)
+    return (None, 0.0) if lumping.n_classes == lumping.n_states else (lumping, error)
+
+
+def _as_mdp(model: Chain | MDP) -> MDP:
+    """A chain as an MDP with one choice per state."""
+    if isinstance(model, MDP):
+        return model
+    n = model.n_states
+    return MDP(model.rows, model.rewards, np.arange(n + 1), model.gamma, np.zeros(n, np.int64), ("0",))
+
+
+def _quotient(model: Chain | MDP, lumping: Lumping) -> Chain | MDP:
+    small = lumping.quotient
+    assert small is not None
+    return small if isinstance(model, MDP) else Chain(small.rows, small.rewards, model.gamma,
+                                                      reward_range=model.reward_range)  # fmt: skip
+
+
+def start_distance(
+    operator: MetricOperator, warm: MetricSolution | Warm | None, lumping: Lumping | None = None
+) -> NDArray[Any]:
     """0, or a copy of an earlier distance, with what was kept of it handed to the operator."""
     d = np.zeros((operator.n_states, operator.n_states), operator.engine.dtype)
     if warm is not None:
         source = warm.warm if isinstance(warm, MetricSolution) else warm
-        if source.distance.shape != d.shape:
-            raise ValueError(
-                f"warm: the earlier solution has {source.distance.shape[0]} states, the model has {operator.n_states}."
-            )
-        d[:] = source.distance
-        if operator.keep:
+        n = operator.n_states if lumping is None else lumping.n_states
+        before = source.expanded(source.distance)
+        if len(before) != n:
+            raise ValueError(f"warm: the earlier solution has {len(before)} states, the model has {n}.")
+        d[:] = before if lumping is None else before[np.ix_(lumping.medoids, lumping.medoids)]
+        if operator.warm_state and source.lumping == lumping:
             operator.evaluator.take_from(source.operator.evaluator)
     return d
 
@@ -369,6 +441,8 @@ def _iterate(
     tol: float,
     max_sweeps: int,
     progress: Callable[[Progress], None] | None,
+    lumping: Lumping | None,
+    lump_error: float,
 ) -> MetricSolution:
     began = time.perf_counter()
     c_T = operator.c_T
@@ -381,7 +455,7 @@ def _iterate(
             report = operator.sweep(d, accuracy)
             sweeps, iterations = sweeps + 1, iterations + report.iterations
             rounding = _ROUNDING * operator.engine.eps * float(d.max())
-            error = c_T * (report.change + report.transport_error + rounding) / (1.0 - c_T)
+            error = c_T * (report.change + report.transport_error + rounding) / (1.0 - c_T) + lump_error
             if progress is not None:
                 progress(Progress(sweeps, error, tol, report.change, time.perf_counter() - began))
             if error <= tol:
@@ -398,11 +472,14 @@ def _iterate(
         status = Status.INTERRUPTED  # d mixes two sweeps, and the error of the first covers both
     operator.evaluator.finish()
     d.setflags(write=False)
+    warm = Warm(d, operator, lumping)
+    full = warm.expanded(d)
+    full.setflags(write=False)
     transport = operator.transport
     certificate = Certificate(error, transport.axioms.nonexpansive, transport.guarantee)
     return MetricSolution(
-        d, status, certificate, sweeps, iterations, time.perf_counter() - began, tol,
-        operator.evaluator.kept_bytes, operator.largest, Warm(d, operator),
+        full, status, certificate, sweeps, iterations, time.perf_counter() - began, tol,
+        operator.evaluator.kept_bytes, operator.largest, warm,
     )  # fmt: skip
 
 

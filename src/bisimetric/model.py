@@ -11,8 +11,8 @@ Both are immutable: arrays are copied on the way in and marked read-only.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -184,7 +184,9 @@ class MDP:
     """A finite MDP with ragged choices. Build one with `MDP.from_arrays` or `MDP.from_choices`.
 
     Attributes: rows (one per choice), rewards [N], choice_ptr [S+1], gamma, label_of_choice [N]
-    (indices into label_names), state_names, classes (known equivalence classes, if any, [S]).
+    (indices into label_names), state_names, classes (known equivalence classes, if any, [S]),
+    state_labels (atomic propositions by name, [S] booleans), reward_models (other rewards by name, [N]),
+    action_names (names of the choices for people, [N]; what is matched is label_of_choice).
     """
 
     rows: Rows
@@ -195,6 +197,9 @@ class MDP:
     label_names: tuple[str, ...]
     state_names: tuple[str, ...] | None = None
     classes: Ints | None = None
+    state_labels: Mapping[str, NDArray[np.bool_]] = field(default_factory=dict)
+    reward_models: Mapping[str, Floats] = field(default_factory=dict)
+    action_names: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         pointers, n = self.choice_ptr, len(self.rows)
@@ -217,6 +222,16 @@ class MDP:
             raise ModelError(f"{len(self.state_names)} state names for {self.n_states} states.")
         if self.classes is not None and self.classes.shape != (self.n_states,):
             raise ModelError(f"classes need one entry per state ({self.n_states}); got {self.classes.shape}.")
+        for name, holds in self.state_labels.items():
+            if holds.shape != (self.n_states,) or holds.dtype != np.bool_:
+                raise ModelError(f"label {name!r} needs one boolean per state ({self.n_states}).")
+            _freeze(holds)
+        for name, other in self.reward_models.items():
+            if other.shape != (n,) or not np.all(np.isfinite(other)):
+                raise ModelError(f"reward model {name!r} needs one finite number per choice ({n}).")
+            _freeze(other)
+        if self.action_names is not None and len(self.action_names) != n:
+            raise ModelError(f"{len(self.action_names)} action names for {n} choices.")
         self.rows.check(self._name_of_choice)
         _check_rewards(self.rewards, self._name_of_choice)
         _check_discount(self.gamma)
@@ -356,6 +371,32 @@ class MDP:
     def _name_of_choice(self, choice: int) -> str:
         state = int(np.searchsorted(self.choice_ptr, choice, side="right") - 1)
         return f"state {self.name_of(state)}, action {self.label_names[self.label_of_choice[choice]]}"
+
+    def action_name(self, choice: int) -> str:
+        """The name of a choice for people: its action name, or its label."""
+        if self.action_names is not None and self.action_names[choice]:
+            return self.action_names[choice]
+        return self.label_names[int(self.label_of_choice[choice])]
+
+    def with_reward(self, name: str | None) -> Self:
+        """The same model with the rewards of one of its reward models (None: all 0)."""
+        if name is not None and name not in self.reward_models:
+            known = ", ".join(self.reward_models) or "none"
+            raise ModelError(f"the model has no reward model {name!r}; it has: {known}.")
+        return self.with_rewards(np.zeros(self.n_choices) if name is None else self.reward_models[name])
+
+    def with_rewards(self, rewards: ArrayLike) -> Self:
+        """The same model with other rewards, per choice [N]."""
+        return replace(self, rewards=_floats(rewards, "R: rewards"))
+
+    def labelled_by_action(self) -> Self:
+        """The same model with choices labelled by their action names instead of by their positions."""
+        if self.action_names is None:
+            return self
+        unique, inverse = np.unique(np.asarray(self.action_names, dtype=str), return_inverse=True)
+        return replace(
+            self, label_of_choice=inverse.reshape(-1).astype(np.int64), label_names=tuple(str(x) for x in unique)
+        )
 
     def with_gamma(self, gamma: float) -> Self:
         """The same model under another discount."""

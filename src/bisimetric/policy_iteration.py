@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
@@ -31,6 +31,8 @@ from . import certificates
 from .aggregation import Aggregation, EpsilonCover, Partition, averaging, membership
 from .certificates import Certificate
 from .kernels.select import single_thread
+from .lumping import Lumping, expanded
+from .lumping import lump as lump_states
 from .metric import MetricOperator
 from .model import MDP, Chain
 from .schedules import Constant, StepSize
@@ -67,6 +69,7 @@ class Settings:
     target: float | None = None
     early_stop: float = 1e-3
     optimum: bool = True
+    lump: bool | None = None
     device: str = "cpu"
     dtype: str = "float64"
 
@@ -172,6 +175,7 @@ def solve_policy(
     target: float | None = None,
     early_stop: float = 1e-3,
     optimum: bool = True,
+    lump: bool | None = None,
     policy: ArrayLike | None = None,
     observers: tuple[Callable[[Step], None], ...] = (),
     device: str = "cpu",
@@ -190,6 +194,8 @@ def solve_policy(
         steps, target: stop after this many steps, or where the certified bound is at most target.
         seed: of the noise. policy: the first one, uniform by default.
         optimum: also compute V*, and the true error at each step.
+        lump: merge bisimilar states first, and lift the result back to all states. Default: where that is exact
+            (`Exact` transport) and the first policy does not tell merged states apart.
         observers: called with each `Step`; they only read.
 
     Returns:
@@ -198,22 +204,67 @@ def solve_policy(
     defaults = Settings()
     settings = Settings(
         transport or defaults.transport, aggregation or defaults.aggregation, step_size or defaults.step_size, sweeps,
-        warm, greedy_noise, steps, seed, target, early_stop, optimum, device, dtype,
+        warm, greedy_noise, steps, seed, target, early_stop, optimum, lump, device, dtype,
     )  # fmt: skip
-    best_value = optimal_values(mdp)[0] if optimum else None
-    state = first_state(mdp, settings, policy)
+    small, lumping, start = reduced(mdp, settings, policy)
+    best_value = optimal_values(small)[0] if optimum else None
+    state = first_state(small, settings, start)
     history: list[Step] = []
     status = None
     try:
         while status is None:
-            step = advance(mdp, settings, state, best_value)
+            step = advance(small, settings, state, best_value)
             history.append(step)
             for observe in observers:
                 observe(step)
             status = end_of(settings, state, step)
     except KeyboardInterrupt:
         status = RunStatus.INTERRUPTED
-    return finish(mdp, settings, state, history, status, best_value)
+    return lifted(mdp, lumping, finish(small, settings, state, history, status, best_value))
+
+
+def reduced(mdp: MDP, settings: Settings, policy: ArrayLike | None) -> tuple[MDP, Lumping | None, Floats]:
+    """(model to work on, its classes where it was lumped, first policy on it)."""
+    weights = mdp.uniform_policy() if policy is None else mdp.check_policy(policy)
+    exact = isinstance(settings.transport, Exact)
+    if settings.lump and not exact:
+        raise ValueError("lump=True is exact for Exact transport only.")
+    if settings.lump is False or not exact:
+        return mdp, None, weights
+    # Labels of states do not matter for values, so they need not keep states apart.
+    lumping = lump_states(mdp, "labels", keep=(), tol=1e-12)
+    if lumping.n_classes == lumping.n_states:
+        return mdp, None, weights
+    small, choice_of = lumping.quotient, lumping.choice_of
+    assert small is not None
+    assert choice_of is not None
+    medoid_choice = np.zeros(small.n_choices, np.int64)
+    at_medoid = np.isin(mdp.state_of_choice, lumping.medoids)
+    medoid_choice[choice_of[at_medoid]] = np.flatnonzero(at_medoid)
+    start = weights[medoid_choice]
+    if not np.array_equal(start[choice_of], weights):
+        if settings.lump:
+            raise ValueError("lump=True: the first policy tells bisimilar states apart; use lump=False.")
+        return mdp, None, weights
+    return small, lumping, start
+
+
+def lifted(mdp: MDP, lumping: Lumping | None, run: PolicyRun) -> PolicyRun:
+    """A run on the classes as a run on the states, its policy evaluated and certified there."""
+    if lumping is None:
+        return run
+    policy = lumping.lift_policy(run.policy)
+    V, V_error = policy_values(mdp.under(policy), lumping.lift(run.value))
+    inner = run.partition
+    medoids = lumping.medoids[inner.medoids]
+    labels = inner.labels[lumping.labels]
+    outer = Partition.from_labels(labels, medoids)
+    return replace(
+        run, policy=policy, value=V, certificate=certify(mdp, V, V_error), distance=expanded(lumping, run.distance),
+        partition=replace(outer, radius=inner.radius, diameter=inner.diameter),
+        abstract_value=lumping.lift(run.abstract_value),
+        optimal_value=None if run.optimal_value is None else lumping.lift(run.optimal_value),
+    )  # fmt: skip
 
 
 def first_state(mdp: MDP, settings: Settings, policy: ArrayLike | None = None) -> LoopState:

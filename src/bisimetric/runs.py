@@ -4,6 +4,7 @@
     history.jsonl     one JSON object per step, appended as the steps are done
     checkpoint.npz    everything the next step depends on; replaced as a whole
     result.npz        the final policy, values and partition
+    policy.csv        the policy as a table, with the model's own names of states and actions
     summary.json      the figures of the result
     .lock             held by the process that works in the folder
 
@@ -13,8 +14,10 @@ so the result has the same bytes as that of a run that was never stopped (times 
 
 from __future__ import annotations
 
+import csv
 import dataclasses
 import hashlib
+import io
 import json
 import math
 import os
@@ -123,8 +126,9 @@ def run(
         observers: called with each new step.
     """
     with locked(folder):
-        best_value = policy_iteration.optimal_values(mdp)[0] if settings.optimum else None
-        state = _restore(folder, mdp, settings) or policy_iteration.first_state(mdp, settings, policy)
+        small, lumping, first = policy_iteration.reduced(mdp, settings, policy)
+        best_value = policy_iteration.optimal_values(small)[0] if settings.optimum else None
+        state = _restore(folder, small, settings) or policy_iteration.first_state(small, settings, first)
         history = _trim_history(folder / "history.jsonl", state.k)
         status = policy_iteration.end_of(settings, state, history[-1]) if history else None
         inside = False
@@ -133,7 +137,7 @@ def run(
                 last = time.monotonic()
                 while status is None:
                     inside = True
-                    step = policy_iteration.advance(mdp, settings, state, best_value)
+                    step = policy_iteration.advance(small, settings, state, best_value)
                     inside = False
                     history.append(step)
                     log.write(_line(step))
@@ -154,7 +158,8 @@ def run(
                 f"{folder}: cannot be written ({error.strerror}); the last checkpoint is kept. Free some space and "
                 "resume."
             ) from None
-        result = policy_iteration.finish(mdp, settings, state, history, status, best_value)
+        small_result = policy_iteration.finish(small, settings, state, history, status, best_value)
+        result = policy_iteration.lifted(mdp, lumping, small_result)
         if status is not RunStatus.INTERRUPTED:
             _write_result(folder, mdp, result)
         return result
@@ -253,7 +258,20 @@ def _write_result(folder: Path, mdp: MDP, result: PolicyRun) -> None:
             **({} if result.optimal_value is None else {"optimal_value": result.optimal_value}),
         },
     )
+    _write_policy_table(folder / "policy.csv", mdp, result)
     atomic.save_json(folder / "summary.json", summary(mdp, result))
+
+
+def _write_policy_table(path: Path, mdp: MDP, result: PolicyRun) -> None:
+    """The policy with the model's own names: state, action, probability, value, class."""
+    text = io.StringIO()
+    table = csv.writer(text, lineterminator="\n")
+    table.writerow(["state", "name", "action", "probability", "value", "class"])
+    for c, s in enumerate(mdp.state_of_choice):
+        if result.policy[c] > 0.0:
+            table.writerow([s, mdp.name_of(s), mdp.action_name(c), repr(float(result.policy[c])),
+                            repr(float(result.value[s])), result.partition.labels[s]])  # fmt: skip
+    atomic.write_text(path, text.getvalue())
 
 
 def summary(mdp: MDP, result: PolicyRun) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from cyclopts import App, CycloptsError
 
 from .. import __version__
 from .inputs import BadInputError, say
+from .lump import convert, lump
 from .metric import bench, info, metric
 from .solve import aggregate, solve
 
@@ -21,7 +22,9 @@ Examples:
   bisimetric solve
   bisimetric solve problem:staircase --eps 0.04 --alpha decay:0.8,0.01 --out run
   bisimetric metric problem:chain --policy uniform -o d.npz
+  bisimetric solve gym:Taxi-v3 --gamma 0.99 --out taxi
   bisimetric metric problem:gridworld?copies=3 --match labels
+  bisimetric lump model.drn --match hausdorff -o quotient.drn --map classes.csv
   bisimetric aggregate d.npz --eps 0.1
 """
 
@@ -32,7 +35,7 @@ app = App(
     version=__version__,
     help_format="plaintext",
 )
-for command in (solve, metric, aggregate, info, bench):
+for command in (solve, metric, lump, aggregate, convert, info, bench):
     app.command(command)
 
 

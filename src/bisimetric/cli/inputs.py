@@ -13,7 +13,10 @@ if TYPE_CHECKING:
     from ..model import MDP
     from ..transport import Transport
 
-Model = Annotated[str, Parameter(help="A model file (.npz), or problem:NAME?argument=value&…")]
+Model = Annotated[
+    str,
+    Parameter(help="A model file (.npz .drn .umb .tra .csv .prism .jani), problem:NAME?argument=value&…, or gym:ENV."),
+]
 Json = Annotated[bool, Parameter(negative="", help="Print one machine-readable object.")]
 
 
@@ -21,17 +24,49 @@ class BadInputError(Exception):
     """A mistake in what the user gave: one line, exit status 2."""
 
 
-def load_model(spec: str) -> MDP:
-    """The model behind a MODEL argument."""
-    if spec.startswith("problem:"):
-        from .. import problems
+Gamma = Annotated[float | None, Parameter(help="Discount, for models that have none of their own (or to change it).")]
+Reward = Annotated[str | None, Parameter(help="Reward model to use, or none for no rewards (default: the first).")]
+Costs = Annotated[bool | None, Parameter(negative="", help="The rewards are costs: change their sign.")]
+Constants = Annotated[str | None, Parameter(help="Constants of a PRISM-language or JANI model, such as K=2,N=3.")]
 
-        return problems.from_spec(spec.removeprefix("problem:"))
+
+def load_model(
+    spec: str, gamma: float | None = None, reward: str | None = None, costs: bool | None = None,
+    constants: str | None = None,
+) -> MDP:  # fmt: skip
+    """The model behind a MODEL argument: problem:…, gym:…, or a file."""
     from .. import formats
 
-    if not Path(spec).exists():
-        raise BadInputError(f"{spec}: no such file (a generated model is written problem:NAME).")
-    return formats.read(spec)
+    kind, colon, rest = spec.partition(":")
+    if kind == "problem" and colon:
+        from .. import problems
+
+        mdp = problems.from_spec(rest)
+        mdp = mdp if gamma is None else mdp.with_gamma(gamma)
+    elif kind == "gym" and colon:
+        mdp = _load_gym(rest, gamma)
+    else:
+        if not Path(spec).exists():
+            raise BadInputError(f"{spec}: no such file (generated models are written problem:NAME or gym:ENV).")
+        mdp = formats.read(spec, gamma, constants=constants or "")
+    if reward is not None:
+        mdp = mdp.with_reward(None if reward == "none" else reward)
+    return mdp.with_rewards(-mdp.rewards) if costs else mdp
+
+
+def _load_gym(text: str, gamma: float | None) -> MDP:
+    from urllib.parse import parse_qsl
+
+    from .. import formats
+
+    name, _, query = text.partition("?")
+    if gamma is None:
+        raise BadInputError(f"gym:{name}: Gymnasium environments have no discount; give --gamma.")
+    options: dict[str, Any] = {}
+    for key, value in parse_qsl(query):
+        lowered = value.lower()
+        options[key] = lowered == "true" if lowered in ("true", "false") else int(value) if value.isdigit() else value
+    return formats.from_gymnasium(name, gamma, **options)
 
 
 def parse_transport(text: str) -> Transport:

@@ -11,8 +11,12 @@ from cyclopts import Parameter
 
 from .inputs import (
     BadInputError,
+    Constants,
+    Costs,
+    Gamma,
     Json,
     Model,
+    Reward,
     check_output,
     load_model,
     load_policy,
@@ -67,13 +71,18 @@ def metric(
     transport: str = "exact",
     policy: str | None = None,
     match: str | None = None,
+    gamma: Gamma = None,
+    reward: Reward = None,
+    costs: Costs = None,
+    constants: Constants = None,
     tol: float = 1e-6,
     reward_weight: float = 1.0,
     transition_weight: float | None = None,
     max_sweeps: int = 100_000,
     dtype: str = "float64",
     device: str = "cpu",
-    keep: bool = True,
+    warm_state: bool = True,
+    lump: bool | None = None,
     output: Annotated[Path | None, Parameter(name=["--output", "-o"])] = None,
     json: Json = False,
 ) -> int:
@@ -93,13 +102,14 @@ def metric(
     max_sweeps: give up after this many sweeps.
     dtype: float64 or float32.
     device: where to compute.
-    keep: keep the solver's state of each pair between sweeps (faster, more memory).
+    warm_state: keep the solver's state of each pair between sweeps (faster, more memory).
+    lump: merge bisimilar states first (default: where that is exact).
     output: write distance, error and settings to this .npz file.
     """
     if policy is not None and match is not None:
         raise BadInputError("give --policy (metric of a policy) or --match (metric of the MDP), not both.")
     way = parse_transport(transport)
-    mdp = load_model(model)
+    mdp = load_model(model, gamma, reward, costs, constants)
     subject = mdp if match is not None else mdp.under(load_policy(policy or "uniform", mdp))
     if output is not None:
         check_output(output)
@@ -108,10 +118,13 @@ def metric(
     with _Bar(tol) as bar:
         solution = solve_metric(
             subject, way, match=match, reward_weight=reward_weight, transition_weight=transition_weight, tol=tol,
-            max_sweeps=max_sweeps, dtype=dtype, device=device, keep=keep, progress=bar,
+            max_sweeps=max_sweeps, dtype=dtype, device=device, warm_state=warm_state, lump=lump, progress=bar,
         )  # fmt: skip
     settings = {
         "model": model, "transport": repr(way), "match": match or "chain", "policy": policy if match is None else None,
+        "gamma": mdp.gamma,
+        "reward": reward,
+        "costs": bool(costs),
         "tol": tol, "reward_weight": reward_weight, "transition_weight": solution.warm.operator.c_T, "dtype": dtype,
     }  # fmt: skip
     if output is not None:
@@ -178,15 +191,23 @@ def _report_metric(solution: MetricSolution, settings: dict[str, Any], output: P
         print(f"written   {output}")
 
 
-def info(model: Model, *, json: Json = False) -> int:
-    """Describe a model: sizes, successors, rewards, and the memory of a metric."""
+def info(
+    model: Model,
+    *,
+    gamma: Gamma = None,
+    reward: Reward = None,
+    costs: Costs = None,
+    constants: Constants = None,
+    json: Json = False,
+) -> int:
+    """Describe a model: sizes, successors, rewards, and what a metric would cost in time and memory."""
     from ..metric import MetricOperator
     from ..transport import Exact
 
-    mdp = load_model(model)
+    mdp = load_model(model, 0.9 if gamma is None and not model.endswith(".npz") else gamma, reward, costs, constants)
     sizes, counts = mdp.rows.sizes, mdp.choice_ptr[1:] - mdp.choice_ptr[:-1]
     chain = mdp.under(mdp.uniform_policy())
-    kept = Exact().kept_size(MetricOperator(chain, Exact(), keep=False).family)
+    kept = Exact().kept_size(MetricOperator(chain, Exact(), warm_state=False).family)
     pairs = mdp.n_states * (mdp.n_states - 1) // 2
     facts = {
         "model": model,

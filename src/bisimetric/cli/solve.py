@@ -11,7 +11,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from .inputs import BadInputError, Json, check_output, load_model, load_policy, parse_transport, print_json, say
+from .inputs import (
+    BadInputError,
+    Constants,
+    Costs,
+    Gamma,
+    Json,
+    Reward,
+    check_output,
+    load_model,
+    load_policy,
+    parse_transport,
+    print_json,
+    say,
+)
 
 if TYPE_CHECKING:
     from ..aggregation import Aggregation
@@ -22,6 +35,10 @@ if TYPE_CHECKING:
 # Settings of a run as text, with the values used where none are given.
 _DEFAULTS: dict[str, Any] = {
     "model": "problem:chain",
+    "gamma": None,
+    "reward": None,
+    "costs": False,
+    "constants": None,
     "transport": "exact",
     "eps": 0.1,
     "rule": "radius",
@@ -35,6 +52,7 @@ _DEFAULTS: dict[str, Any] = {
     "seed": 0,
     "policy": "uniform",
     "optimum": True,
+    "lump": None,
     "device": "cpu",
     "dtype": "float64",
 }
@@ -78,7 +96,7 @@ def make_settings(chosen: dict[str, Any]) -> Settings:
     return Settings(
         parse_transport(chosen["transport"]), _aggregation(chosen), parse_step_size(chosen["alpha"]), chosen["sweeps"],
         not chosen["naive"], parse_band(chosen["noise"]), chosen["steps"], chosen["seed"], chosen["target"],
-        optimum=chosen["optimum"], device=chosen["device"], dtype=chosen["dtype"],
+        optimum=chosen["optimum"], lump=chosen["lump"], device=chosen["device"], dtype=chosen["dtype"],
     )  # fmt: skip
 
 
@@ -95,6 +113,10 @@ def solve(
         str | None, Parameter(help="A model file, or problem:NAME?… (default: the paper's first MDP)")
     ] = None,
     *,
+    gamma: Gamma = None,
+    reward: Reward = None,
+    costs: Costs = None,
+    constants: Constants = None,
     out: Path | None = None,
     resume: Path | None = None,
     transport: str | None = None,
@@ -110,6 +132,7 @@ def solve(
     seed: int | None = None,
     policy: str | None = None,
     optimum: bool | None = None,
+    lump: bool | None = None,
     device: str | None = None,
     dtype: str | None = None,
     checkpoint_every: float = 15.0,
@@ -137,6 +160,7 @@ def solve(
     seed: of noise and first medoids (default 0).
     policy: first policy: uniform (default) or a file.
     optimum: compute V* and the true error too (default).
+    lump: merge bisimilar states first (default: where that is exact).
     device: where to compute.
     dtype: float64 or float32.
     checkpoint_every: seconds between checkpoints; 0 for one after every step.
@@ -150,7 +174,7 @@ def solve(
     else:
         folder, chosen = out or _free_folder(), {**_DEFAULTS, **given}
     settings = make_settings(chosen)
-    mdp = load_model(chosen["model"])
+    mdp = load_model(*(chosen[key] for key in ("model", "gamma", "reward", "costs", "constants")))
     start = load_policy(chosen["policy"], mdp)
     if chosen["k"] is not None and chosen["k"] > mdp.n_states:
         raise BadInputError(f"--k {chosen['k']}: the model has only {mdp.n_states} states.")
@@ -274,6 +298,7 @@ def _print_table(
     table.add_row("certified bound on it", f"{facts['bound']:.4g} (values range over {scale:.4g})")
     table.add_row("steps, time", f"{facts['steps']}, {facts['seconds']:.1f} s")
     table.add_row("ended because", result.status.value)
+    table.add_row("policy as a table", str(folder / "policy.csv"))
     table.add_row("policy, values, classes", str(folder / "result.npz"))
     table.add_row("pictures", "\n".join(drawn) if drawn else "none (pip install matplotlib)" if no_pictures else "none")
     Console().print(table)

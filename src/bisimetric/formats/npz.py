@@ -1,7 +1,8 @@
 """Our own model format: a NumPy archive without pickled objects.
 
 Entries: format ("bisimetric-mdp"), version (1), indptr, indices, probs (one row per choice), rewards,
-choice_ptr, gamma, label_of_choice, label_names, and where known state_names and classes.
+choice_ptr, gamma, label_of_choice, label_names, and where known state_names, classes, action_names, label:NAME (labels
+of states) and reward:NAME (reward models).
 """
 
 from __future__ import annotations
@@ -37,6 +38,10 @@ def write_npz(mdp: MDP, path: Path) -> None:
         arrays["state_names"] = np.array(mdp.state_names, dtype=str)
     if mdp.classes is not None:
         arrays["classes"] = mdp.classes
+    if mdp.action_names is not None:
+        arrays["action_names"] = np.array(mdp.action_names, dtype=str)
+    arrays.update({f"label:{name}": holds for name, holds in mdp.state_labels.items()})
+    arrays.update({f"reward:{name}": values for name, values in mdp.reward_models.items()})
     save_arrays(path, arrays)
 
 
@@ -86,4 +91,7 @@ def _assemble(data: Mapping[str, Any]) -> MDP:
         Rows.from_matrix(matrix), data["rewards"].astype(np.float64), choice_ptr, float(data["gamma"]),
         label_of_choice, labels, None if names is None else tuple(str(name) for name in names),
         None if classes is None else classes.astype(np.int64),
+        {key[6:]: data[key].astype(np.bool_) for key in data if key.startswith("label:")},
+        {key[7:]: data[key].astype(np.float64) for key in data if key.startswith("reward:")},
+        tuple(str(name) for name in data["action_names"]) if "action_names" in data else None,
     )  # fmt: skip

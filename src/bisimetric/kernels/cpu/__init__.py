@@ -13,6 +13,7 @@ from .combine import (
     write_rows,
 )
 from .dense import dense_independent_block, dense_rows, dense_sinkhorn_block
+from .refine import refine
 from .simplex import exact_block
 from .sinkhorn import sinkhorn_block
 
@@ -30,6 +31,7 @@ __all__ = [
     "kept_layout",
     "power",
     "raise_to",
+    "refine",
     "sinkhorn_block",
     "start_rows",
     "write_rows",

@@ -1,0 +1,51 @@
+"""Arrays of other libraries: mdptoolbox (P [A, S, S], R) and QuantEcon's DiscreteDP, both ways."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..model import MDP, ModelError
+
+
+def from_mdptoolbox(P: Any, R: Any, gamma: float) -> MDP:
+    """An MDP from mdptoolbox's P [A, S, S] (or A sparse matrices) and R [S], [S, A] or [A, S, S]."""
+    return MDP.from_arrays(P, R, gamma, axes="ass")
+
+
+def to_mdptoolbox(mdp: MDP) -> tuple[list[Any], np.ndarray[Any, Any]]:
+    """(P, R) for mdptoolbox: a list of A sparse matrices [S, S] and rewards [S, A]."""
+    counts = np.diff(mdp.choice_ptr)
+    if not np.all(counts == counts[0]):
+        raise ModelError("mdptoolbox needs the same number of actions in every state.")
+    matrix = mdp.rows.matrix()
+    return [matrix[a :: int(counts[0])] for a in range(int(counts[0]))], mdp.rewards.reshape(mdp.n_states, -1)
+
+
+def from_quantecon(ddp: Any) -> MDP:
+    """An MDP from a QuantEcon DiscreteDP; actions with reward −inf are left out."""
+    if getattr(ddp, "_sa_pair", False):
+        states, actions = np.asarray(ddp.s_indices), np.asarray(ddp.a_indices)
+        rewards, P = np.asarray(ddp.R), ddp.Q
+    else:
+        n_states, n_actions = ddp.R.shape
+        states, actions = np.divmod(np.arange(n_states * n_actions), n_actions)
+        rewards, P = np.asarray(ddp.R).reshape(-1), np.asarray(ddp.Q).reshape(n_states * n_actions, -1)
+    allowed = np.flatnonzero(np.isfinite(rewards))
+    order = allowed[np.lexsort((actions[allowed], states[allowed]))]
+    rows = P.tocsr()[order] if hasattr(P, "tocsr") else P[order]
+    pointers = np.concatenate([[0], np.cumsum(np.bincount(states[order], minlength=rows.shape[1]))])
+    return MDP.from_choices(rows, rewards[order], pointers, float(ddp.beta), [str(a) for a in actions[order]])
+
+
+def to_quantecon(mdp: MDP) -> Any:
+    """A QuantEcon DiscreteDP with one state-action pair per choice; actions are the label numbers."""
+    try:
+        import quantecon
+    except ImportError:
+        raise ModelError("quantecon is not installed; pip install quantecon.") from None
+    order = np.lexsort((mdp.label_of_choice, mdp.state_of_choice))
+    make: Any = getattr(quantecon.markov, "DiscreteDP")  # noqa: B009 (not exported for type checkers)
+    return make(np.array(mdp.rewards)[order], mdp.rows.matrix()[order].tocsr(), mdp.gamma,
+                mdp.state_of_choice[order], np.array(mdp.label_of_choice)[order])  # fmt: skip

@@ -1,0 +1,77 @@
+"""CSV tables of transitions: idstatefrom, idaction, idstateto, probability, reward."""
+
+from __future__ import annotations
+
+import csv
+import io
+from array import array
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+
+from .. import atomic
+from ..model import MDP, Rows
+from .text import ParseError, index, number, read_text
+
+COLUMNS = ("idstatefrom", "idaction", "idstateto", "probability", "reward")
+
+
+def read_csv(path: Path, gamma: float) -> MDP:
+    """Read a table; rewards of transitions become expected rewards of choices. Actions are the labels."""
+    reader = csv.reader(io.StringIO(read_text(path)))
+    header = [word.strip().lower() for word in next(reader)]
+    if sorted(header) != sorted(COLUMNS):
+        raise ParseError(path, 1, f"the columns must be {','.join(COLUMNS)}; got {','.join(header)[:80]}.")
+    places = [header.index(name) for name in COLUMNS]
+    source, action, target = array("q"), array("q"), array("q")
+    probs, rewards = array("d"), array("d")
+    for row in reader:
+        line = reader.line_num
+        if not row or row[0].lstrip().startswith("#"):
+            continue
+        if len(row) != len(COLUMNS):
+            raise ParseError(path, line, f"{len(row)} entries instead of {len(COLUMNS)}.")
+        words = [row[k].strip() for k in places]
+        for column, word, what in zip(
+            (source, action, target), words, ("a state", "an action", "a state"), strict=False
+        ):
+            column.append(index(word, path, line, what))
+        probs.append(number(words[3], path, line, "a probability"))
+        rewards.append(number(words[4], path, line, "a reward"))
+    if not source:
+        raise ParseError(path, 0, "has no transitions.")
+    n_states = max(*source, *target) + 1
+    if n_states > 2 * len(source):
+        raise ParseError(path, 0, f"state {n_states - 1} is out of range for {len(source)} transitions.")
+    from scipy.sparse import csr_array
+
+    width = max(action) + 1
+    keys, row_of = np.unique(np.array(source) * width + np.array(action), return_inverse=True)
+    owner, labels = keys // width, keys % width
+    choice_ptr = np.concatenate([[0], np.cumsum(np.bincount(owner, minlength=n_states))]).astype(np.int64)
+    p = np.array(probs)
+    matrix = csr_array((p, (row_of.reshape(-1), np.array(target))), shape=(len(keys), n_states))
+    expected = np.zeros(len(keys))
+    np.add.at(expected, row_of.reshape(-1), p * np.array(rewards))
+    names, ids = np.unique(labels, return_inverse=True)
+    return MDP(Rows.from_matrix(matrix), expected, choice_ptr, gamma, ids.reshape(-1).astype(np.int64),
+               tuple(str(name) for name in names), None, None, {}, {"reward": expected.copy()})  # fmt: skip
+
+
+def write_csv(mdp: MDP, path: Path) -> None:
+    """Write a table; actions are numbered by their labels."""
+    owner, rows = mdp.state_of_choice, mdp.rows
+    numbers = [int(name) if name.isdigit() else -1 for name in mdp.label_names]
+    if min(numbers) < 0 or len(set(numbers)) < len(numbers):
+        numbers = list(range(len(mdp.label_names)))
+
+    def fill(stream: IO[bytes]) -> None:
+        out = [",".join(COLUMNS)]
+        for c in range(mdp.n_choices):
+            head = f"{owner[c]},{numbers[mdp.label_of_choice[c]]}"
+            for k in range(rows.indptr[c], rows.indptr[c + 1]):
+                out.append(f"{head},{rows.indices[k]},{float(rows.probs[k])!r},{float(mdp.rewards[c])!r}")
+        stream.write(("\n".join(out) + "\n").encode())
+
+    atomic.write(path, fill)

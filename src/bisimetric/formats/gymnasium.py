@@ -1,0 +1,75 @@
+"""Gymnasium environments with a transition table `P`, such as the toy-text ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..model import MDP, ModelError
+
+
+def from_gymnasium(env: Any, gamma: float, **options: Any) -> MDP:
+    """An MDP from an environment or its name.
+
+    The table P[s][a] lists (probability, next state, reward, terminated). Repeated successors are added up. Ends of
+    episodes lead to an absorbing state without rewards, which is the last one and is named "end".
+
+    Args:
+        env: a name such as "FrozenLake-v1", or an environment.
+        gamma: discount.
+        options: passed to gymnasium.make, such as map_name="8x8".
+    """
+    if isinstance(env, str):
+        try:
+            import gymnasium
+        except ImportError:
+            raise ModelError("gymnasium is not installed; pip install 'bisimetric[gym]'.") from None
+        try:
+            env = gymnasium.make(env, **options)
+        except (gymnasium.error.Error, TypeError, ModuleNotFoundError) as error:
+            raise ModelError(f"gymnasium cannot make {env!r}: {' '.join(str(error).split())}") from None
+    table = getattr(getattr(env, "unwrapped", env), "P", None)
+    if not isinstance(table, dict) or not table:
+        raise ModelError("the environment has no transition table P, which only small, tabular environments have.")
+    return _from_table(table, gamma)
+
+
+def _from_table(table: dict[int, dict[int, Any]], gamma: float) -> MDP:
+    from scipy.sparse import csr_array
+
+    states = sorted(table)
+    if states != list(range(len(states))):
+        raise ModelError("the states of the table P must be numbered from 0.")
+    end = len(states)
+    data: list[float] = []
+    rewards: list[float] = []
+    rows: list[int] = []
+    columns: list[int] = []
+    labels: list[str] = []
+    pointers = [0]
+    ends = False
+    for s in states:
+        for a in sorted(table[s]):
+            total = 0.0
+            for probability, target, reward, terminated in table[s][a]:
+                data.append(float(probability))
+                rows.append(len(rewards))
+                columns.append(end if terminated else int(target))
+                total += float(probability) * float(reward)
+                ends |= bool(terminated)
+            rewards.append(total)
+            labels.append(str(a))
+        pointers.append(len(rewards))
+    names = [str(s) for s in states]
+    if ends:
+        for a in sorted(table[0]):
+            data.append(1.0)
+            rows.append(len(rewards))
+            columns.append(end)
+            rewards.append(0.0)
+            labels.append(str(a))
+        pointers.append(len(rewards))
+        names.append("end")
+    P = csr_array((data, (rows, columns)), shape=(len(rewards), len(names)))
+    return MDP.from_choices(MDP.normalised(P, tol=1e-6), np.array(rewards), pointers, gamma, labels, state_names=names)
