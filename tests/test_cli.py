@@ -109,7 +109,7 @@ def test_settings_are_passed_on(capsys):
         "reward": ["--reward-weight", "3"],
         "transition": ["--transition-weight", "0.5"],
         "float32": ["--dtype", "float32", "--tol", "1e-3"],
-        "lean": ["--no-keep"],
+        "lean": ["--no-warm-state"],
         "independent": ["--transport", "independent,diagonal=zero"],
         "ball": ["--transport", "kl:0.1"],
     }.items():

@@ -108,7 +108,7 @@ def test_memory_layout_and_keeping_change_nothing(transport, one_thread):
     for matrix in (np.asfortranarray(P), chain.rows.matrix()):
         again = bm.solve_metric(bm.Chain.from_arrays(matrix, chain.rewards, chain.gamma), transport, tol=1e-7)
         np.testing.assert_array_equal(again.distance, base.distance)
-    lean = bm.solve_metric(chain, transport, tol=1e-7, keep=False)
+    lean = bm.solve_metric(chain, transport, tol=1e-7, warm_state=False)
     assert lean.kept_bytes == 0
     assert miss(lean, base) <= 2e-7
 

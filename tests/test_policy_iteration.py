@@ -155,12 +155,12 @@ def test_abstract_error_is_a_bound(transport):
 
 def test_a_metric_from_zero_needs_sweeps_and_a_warm_one_does_not():
     mdp = chain()
-    naive, warm = (bm.solve_policy(mdp, sweeps=1, warm=warm, steps=40) for warm in (False, True))
+    naive, warm = (bm.solve_policy(mdp, sweeps=1, warm=warm, steps=40, lump=False) for warm in (False, True))
     assert warm.error < 1e-10
     assert naive.error > 2.0
     assert np.all(naive.curve("metric_gap")[2:] > 3.0)
     assert warm.history[-1].metric_gap < 1e-9
-    one_sweep = bm.solve_policy(mdp, sweeps=1, warm=False, steps=1, policy=naive.policy).distance
+    one_sweep = bm.solve_policy(mdp, sweeps=1, warm=False, steps=1, policy=naive.policy, lump=False).distance
     rewards = mdp.under(naive.policy).rewards
     assert np.array_equal(one_sweep, np.abs(rewards[:, None] - rewards[None, :]))
 
@@ -226,7 +226,7 @@ def test_other_ranges_of_rewards(factor, shift):
 
 def test_float32_and_k_medoids():
     mdp = chain()
-    run = bm.solve_policy(mdp, dtype="float32", aggregation=bm.KMedoids(6), steps=30)
+    run = bm.solve_policy(mdp, dtype="float32", aggregation=bm.KMedoids(6), steps=30, lump=False)
     assert run.distance.dtype == np.float32
     assert run.partition.n_classes == 6
     assert run.error < 1e-6

@@ -158,10 +158,12 @@ class MetricOperator:
         """Bounds lower ≤ F_exact(d) ≤ upper [S, S] for a d with zero diagonal."""
         self.evaluator.restart()
         lower, upper = np.zeros_like(d), np.zeros_like(d)
+        kept = {name: array.copy() for name, array in self.evaluator.state().items()}
         with single_thread():
             self.evaluator.prepare(d, self.accuracy_for(tol))
             run_all(lambda unit: self._bound_rows(unit[0], unit[1], lower, upper), self._units())
         self.evaluator.finish()
+        self.evaluator.load(kept)  # bounds only read
         return lower, upper
 
     def _units(self) -> list[tuple[int, int]]:
@@ -359,14 +361,15 @@ def solve_metric(
     Returns:
         A `MetricSolution`. Ctrl-C ends the solve with status INTERRUPTED and a valid error.
     """
-    if not tol > 0.0:
-        raise ValueError(f"tol must be positive; got {tol}.")
+    if not 0.0 < tol < np.inf:
+        raise ValueError(f"tol must be positive and finite; got {tol}.")
     if max_sweeps < 1:
         raise ValueError(f"max_sweeps must be at least 1; got {max_sweeps}.")
     way = Exact() if transport is None else transport
     match_name = _check_match(model, match)
     c_R = _check_reward_weight(reward_weight)
     c_T = _check_transition_weight(model.gamma if transition_weight is None else transition_weight)
+    _groups(model, match_name)  # refuses labels that do not tell choices apart
     lumping, lump_error = _lumped(model, way, match_name, keep, c_R, c_T, tol, lump)
     subject = model if lumping is None else _quotient(model, lumping)
     operator = MetricOperator(
@@ -430,6 +433,8 @@ def start_distance(
         if len(before) != n:
             raise ValueError(f"warm: the earlier solution has {len(before)} states, the model has {n}.")
         d[:] = before if lumping is None else before[np.ix_(lumping.medoids, lumping.medoids)]
+        if operator.evaluator.first == 1:
+            np.fill_diagonal(d, 0.0)  # else the first sweep would see a diagonal that it does not report
         if operator.warm_state and source.lumping == lumping:
             operator.evaluator.take_from(source.operator.evaluator)
     return d
@@ -455,17 +460,17 @@ def _iterate(
             report = operator.sweep(d, accuracy)
             sweeps, iterations = sweeps + 1, iterations + report.iterations
             rounding = _ROUNDING * operator.engine.eps * float(d.max())
-            error = c_T * (report.change + report.transport_error + rounding) / (1.0 - c_T) + lump_error
+            error = (c_T * (report.change + report.transport_error) + rounding) / (1.0 - c_T) + lump_error
             if progress is not None:
                 progress(Progress(sweeps, error, tol, report.change, time.perf_counter() - began))
             if error <= tol:
                 status = Status.CONVERGED
                 break
             # No progress over several sweeps: what is left is round-off or unfinished transports.
-            stuck = stuck + 1 if report.change > 0.999 * best_change else 0
+            stuck = stuck + 1 if report.change >= 0.999 * best_change else 0
             best_change = min(best_change, report.change)
             if stuck >= 3 and report.change <= report.transport_error + 4.0 * rounding:
-                limited = report.transport_error > max(accuracy, rounding)
+                limited = operator.transport.iterative and report.transport_error > max(accuracy, rounding)
                 status = Status.TRANSPORT_LIMIT if limited else Status.ROUNDING
                 break
     except KeyboardInterrupt:

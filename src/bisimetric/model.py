@@ -309,9 +309,14 @@ class MDP:
         if given.dtype.kind not in "iu" or given.ndim != 1:
             raise ModelError(f"choice_of_state must be a vector of integers; got {given.dtype} {given.shape}.")
         pointers = given.astype(np.int64)
-        if len(pointers) != rows.n_states + 1 or pointers[-1] != len(rows) or np.any(np.diff(pointers) < 0):
+        if (
+            len(pointers) != rows.n_states + 1
+            or pointers[0] != 0
+            or pointers[-1] != len(rows)
+            or np.any(np.diff(pointers) < 0)
+        ):
             raise ModelError(
-                f"choice_of_state must hold {rows.n_states + 1} row pointers rising to {len(rows)}; got "
+                f"choice_of_state must hold {rows.n_states + 1} row pointers that rise from 0 to {len(rows)}; got "
                 f"{len(pointers)} ending at {pointers[-1] if len(pointers) else None}."
             )
         counts = np.diff(pointers)

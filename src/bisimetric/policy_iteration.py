@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from . import certificates
-from .aggregation import Aggregation, EpsilonCover, Partition, averaging, membership
+from .aggregation import Aggregation, EpsilonCover, KMedoids, Partition, averaging, membership
 from .certificates import Certificate
 from .kernels.select import single_thread
 from .lumping import Lumping, expanded
@@ -229,7 +229,8 @@ def reduced(mdp: MDP, settings: Settings, policy: ArrayLike | None) -> tuple[MDP
     exact = isinstance(settings.transport, Exact)
     if settings.lump and not exact:
         raise ValueError("lump=True is exact for Exact transport only.")
-    if settings.lump is False or not exact:
+    # k-medoids weigh a class by its size and count it once however many states it has, so it is left alone.
+    if settings.lump is False or not exact or (settings.lump is None and isinstance(settings.aggregation, KMedoids)):
         return mdp, None, weights
     # Labels of states do not matter for values, so they need not keep states apart.
     lumping = lump_states(mdp, "labels", keep=(), tol=1e-12)
@@ -284,8 +285,8 @@ def advance(mdp: MDP, settings: Settings, state: LoopState, best_value: Floats |
     began = time.perf_counter()
     gamma = mdp.gamma
     chain = mdp.under(state.policy)
-    sweeps, change, iterations, metric_seconds = _measure(settings, state, chain)
-    partition = settings.aggregation(state.distance)
+    d, sweeps, change, iterations, metric_seconds = _measure(settings, state, chain)
+    partition = settings.aggregation(d)
     V_abstract = abstract_values(chain, partition)
     Q = mdp.rewards + gamma * (mdp.rows.matrix() @ V_abstract)
     TV = np.maximum.reduceat(Q, mdp.choice_ptr[:-1])
@@ -295,13 +296,15 @@ def advance(mdp: MDP, settings: Settings, state: LoopState, best_value: Floats |
     residual = certify(mdp, V, V_error)
     policy_backup = chain.rewards + gamma * (chain.rows.matrix() @ V_abstract)
     abstract_error = certificates.evaluation_residual(V_abstract, policy_backup, gamma=gamma)
+    if settings.target is not None and residual.error <= settings.target:
+        alpha = 0.0  # the policy that meets the target is the answer
     new_policy = (1.0 - alpha) * state.policy + alpha * greedy if alpha < 1.0 else greedy
-    moved = float(np.abs(new_policy - state.policy).max())
+    ahead = float(np.abs(greedy - state.policy).max())
     step = Step(
         k=state.k,
         error=None if best_value is None else float(np.abs(best_value - V).max()),
         bound=residual.error,
-        metric_gap=float(np.abs(state.distance - np.abs(V[:, None] - V[None, :])).max()),
+        metric_gap=float(np.abs(d - np.abs(V[:, None] - V[None, :])).max()),
         n_classes=partition.n_classes,
         diameter=partition.diameter,
         delta=delta,
@@ -316,8 +319,9 @@ def advance(mdp: MDP, settings: Settings, state: LoopState, best_value: Floats |
         metric_seconds=metric_seconds,
     )
     state.measured = state.policy
-    state.settled = moved <= 1e-12 and change <= settings.early_stop and partition == state.partition
+    state.settled = ahead <= 1e-12 and change <= settings.early_stop and partition == state.partition
     state.policy, state.value, state.partition, state.abstract_value = new_policy, V, partition, V_abstract
+    state.distance = d
     state.k += 1
     return step
 
@@ -381,17 +385,16 @@ def _order(transport: Transport) -> float:
     return float(getattr(transport, "p", 1.0))
 
 
-def _measure(settings: Settings, state: LoopState, chain: Chain) -> tuple[int, float, int, float]:
-    """Sweep the metric of the policy's chain; returns (sweeps, last change, iterations, seconds)."""
+def _measure(settings: Settings, state: LoopState, chain: Chain) -> tuple[NDArray[Any], int, float, int, float]:
+    """Sweep the metric of the policy's chain; returns (d̂, sweeps, last change, iterations, seconds)."""
     began = time.perf_counter()
     state.operator.follow(chain)
-    if not settings.warm:
-        state.distance[:] = 0.0
+    d = state.distance.copy() if settings.warm else np.zeros_like(state.distance)
     change, iterations, sweep = np.inf, 0, 0
     while sweep < settings.sweeps and change > settings.early_stop:
-        report = state.operator.sweep(state.distance)
+        report = state.operator.sweep(d)
         change, iterations, sweep = report.change, iterations + report.iterations, sweep + 1
-    return sweep, change, iterations, time.perf_counter() - began
+    return d, sweep, change, iterations, time.perf_counter() - began
 
 
 def _improve(mdp: MDP, settings: Settings, state: LoopState, Q: Floats, TV: Floats) -> tuple[Floats, float]:

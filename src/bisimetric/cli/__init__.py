@@ -34,6 +34,7 @@ app = App(
     help_epilogue=_EPILOGUE,
     version=__version__,
     help_format="plaintext",
+    suppress_keyboard_interrupt=False,
 )
 for command in (solve, metric, lump, aggregate, convert, info, bench):
     app.command(command)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 Model = Annotated[
     str,
-    Parameter(help="A model file (.npz .drn .umb .tra .csv .prism .jani), problem:NAME?argument=value&…, or gym:ENV."),
+    Parameter(help="A model file, problem:NAME?argument=value&…, or gym:ENV."),
 ]
 Json = Annotated[bool, Parameter(negative="", help="Print one machine-readable object.")]
 
@@ -52,6 +52,12 @@ def load_model(
     if reward is not None:
         mdp = mdp.with_reward(None if reward == "none" else reward)
     return mdp.with_rewards(-mdp.rewards) if costs else mdp
+
+
+def any_discount(spec: str, gamma: float | None) -> float | None:
+    """A discount for work that does not depend on it, where the model has none and none was given."""
+    has_one = spec.startswith("problem:") or spec.endswith(".npz")
+    return gamma if gamma is not None or has_one else 0.9
 
 
 def _load_gym(text: str, gamma: float | None) -> MDP:
@@ -111,15 +117,24 @@ def load_policy(text: str, mdp: MDP) -> Any:
 
     if text == "uniform":
         return mdp.uniform_policy()
+    import warnings
+    import zipfile
+
     try:
-        if text.endswith((".npy", ".npz")):
-            loaded = np.load(text, allow_pickle=False)
-            return mdp.check_policy(loaded["policy"] if text.endswith(".npz") else loaded)
-        return mdp.check_policy(np.loadtxt(text, delimiter="," if text.endswith(".csv") else None))
+        with open(text, "rb") as stream, warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # an empty text file: check_policy says it better
+            if text.endswith((".npy", ".npz")):
+                loaded = np.load(stream, allow_pickle=False)
+                policy = loaded["policy"] if text.endswith(".npz") else loaded
+            else:
+                policy = np.loadtxt(stream, delimiter="," if text.endswith(".csv") else None)
     except KeyError:
         raise BadInputError(f"{text}: has no entry 'policy'.") from None
     except OSError as error:
         raise BadInputError(f"{text}: {error.strerror or error}.") from None
+    except (ValueError, EOFError, IndexError, zipfile.BadZipFile) as error:
+        raise BadInputError(f"{text}: not a readable policy ({error}).") from None
+    return mdp.check_policy(policy)
 
 
 def check_output(path: Path) -> None:

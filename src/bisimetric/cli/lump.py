@@ -15,6 +15,7 @@ from .inputs import (
     Json,
     Model,
     Reward,
+    any_discount,
     check_output,
     load_model,
     print_json,
@@ -60,9 +61,7 @@ def lump(
             f"{output}: cannot write the ending {output.suffix!r}; known: {', '.join(formats.WRITABLE)}."
         )
     # Classes do not depend on the discount, so a model without one needs none.
-    discount = gamma if gamma is not None or model.startswith("problem:") or model.endswith(".npz") else 0.9
-    chosen = None if reward == "all" else reward
-    mdp = load_model(model, discount, chosen, costs, constants)
+    mdp = load_model(model, any_discount(model, gamma), None if reward == "all" else reward, costs, constants)
     names = None if keep is None else [name for name in keep.split(",") if name]
     lumping = find_classes(mdp, match, keep=names, rewards="all" if reward == "all" else "current", tol=tol)
     quotient = lumping.quotient
@@ -126,8 +125,8 @@ def convert(
         raise BadInputError(
             f"{output}: cannot write the ending {output.suffix!r}; known: {', '.join(formats.WRITABLE)}."
         )
-    if gamma is None and output.suffix != ".npz" and not model.startswith("problem:") and not model.endswith(".npz"):
-        gamma = 0.9  # neither file has a discount, so none is needed
+    if output.suffix != ".npz":
+        gamma = any_discount(model, gamma)  # only .npz files hold one
     mdp = load_model(model, gamma, reward, costs, constants)
     formats.write(mdp, output)
     print(f"{mdp!r}")

@@ -17,6 +17,7 @@ from .inputs import (
     Json,
     Model,
     Reward,
+    any_discount,
     check_output,
     load_model,
     load_policy,
@@ -204,7 +205,7 @@ def info(
     from ..metric import MetricOperator
     from ..transport import Exact
 
-    mdp = load_model(model, 0.9 if gamma is None and not model.endswith(".npz") else gamma, reward, costs, constants)
+    mdp = load_model(model, any_discount(model, gamma), reward, costs, constants)
     sizes, counts = mdp.rows.sizes, mdp.choice_ptr[1:] - mdp.choice_ptr[:-1]
     chain = mdp.under(mdp.uniform_policy())
     kept = Exact().kept_size(MetricOperator(chain, Exact(), warm_state=False).family)

@@ -7,7 +7,9 @@ of states) and reward:NAME (reward models).
 
 from __future__ import annotations
 
+import struct
 import zipfile
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -47,25 +49,29 @@ def write_npz(mdp: MDP, path: Path) -> None:
 
 def read_npz(path: Path) -> MDP:
     """Read a model, checking all of it."""
-    try:
-        with np.load(path, allow_pickle=False) as archive:
+    with open(path, "rb") as stream:
+        try:
+            archive = np.load(stream, allow_pickle=False)
             if not isinstance(archive, np.lib.npyio.NpzFile):
-                raise ModelError(f"{path}: not a model archive.")
-            data = {key: archive[key] for key in archive.files}
-    except (zipfile.BadZipFile, ValueError, EOFError, KeyError) as error:
-        if isinstance(error, ModelError):
-            raise
-        raise ModelError(f"{path}: not a readable model archive ({error}).") from None
+                raise ModelError("a single array")
+            with archive:
+                data = {key: archive[key] for key in archive.files}
+        except (ArithmeticError, EOFError, LookupError, MemoryError, NotImplementedError, RuntimeError, SyntaxError,
+                TypeError, ValueError, struct.error, zipfile.BadZipFile, zlib.error, OSError) as error:  # fmt: skip
+            reason = " ".join(str(error).split())
+            raise ModelError(f"{path}: not a readable model archive ({reason}).") from None
     if str(data.get("format")) != FORMAT:
         raise ModelError(f"{path}: not a bisimetric model (no entry format = {FORMAT!r}).")
-    if int(data["version"]) > VERSION:
-        raise ModelError(f"{path}: written by a newer version (format version {data['version']}, known {VERSION}).")
     try:
+        if int(data["version"]) > VERSION:
+            raise ModelError(f"written by a newer version (format version {data['version']}, known {VERSION}).")
         return _assemble(data)
     except KeyError as missing:
         raise ModelError(f"{path}: entry {missing} is missing.") from None
     except ModelError as error:
         raise ModelError(f"{path}: {error}") from None
+    except (TypeError, ValueError, AttributeError, IndexError, OverflowError) as error:
+        raise ModelError(f"{path}: an entry has the wrong shape or type ({error}).") from None
 
 
 def _assemble(data: Mapping[str, Any]) -> MDP:

@@ -23,7 +23,7 @@ Array = NDArray[Any]
 class Axioms:
     """Which properties a transport W(d)(μ, ν) has, for every ground distance d ≥ 0.
 
-    zero_diagonal: W(d)(μ, μ) = 0 for every pseudo-metric d. triangle: W(d) obeys the triangle
+    zero_diagonal: the metric has d(s, s) = 0. triangle: W(d) obeys the triangle
     inequality where d does. monotone: d ≤ d' implies W(d) ≤ W(d'). nonexpansive: |W(d) − W(d')| ≤
     ‖d − d'‖∞; with c_T < 1 this gives one fixed point and an error bound. upper_bound: W_p ≤ W.
     All transports are symmetric.
@@ -212,6 +212,8 @@ class Evaluator(ABC):
 @dataclass(frozen=True)
 class Transport(ABC):
     """Settings of a transport."""
+
+    iterative = False  # whether an iteration limit can end it before its accuracy is reached
 
     @property
     @abstractmethod

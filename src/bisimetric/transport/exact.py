@@ -85,5 +85,5 @@ class ExactEvaluator(Evaluator):
         return Report(pivots, error)
 
     def _bounds(self, group: int, a0: int, a1: int, lower: Array, upper: Array) -> None:
-        error = self._block(group, a0, a1, upper).error
-        np.maximum(upper - error, 0.0, out=lower)
+        self._block(group, a0, a1, upper)
+        np.power(np.maximum(upper**self.p - 1e-13 * self.top, 0.0), 1.0 / self.p, out=lower)

@@ -38,6 +38,8 @@ class Sinkhorn(Transport):
     Memory: one number per successor of the second row is kept for each pair.
     """
 
+    iterative = True
+
     reg: float = 1.0
     p: float = 1.0
     cost: str = "sharp"
@@ -85,6 +87,8 @@ class KLBall(Transport):
         p: order, at least 1.
         diagonal: "kept" or "zero", see `Sinkhorn`.
     """
+
+    iterative = True
 
     radius: float
     p: float = 1.0
@@ -199,11 +203,12 @@ class SinkhornEvaluator(Evaluator):
         self, members: Array, a0: int, a1: int, out: Array, kept: Array, base: Array, first: int
     ) -> Report:
         f, s = self.family, self.settings
-        return Report(*self.engine.kernels.sinkhorn_block(
+        iterations, error = self.engine.kernels.sinkhorn_block(
             f.indptr, f.indices, f.probs, members, a0, a1, self.cost, self.kernel, self.in_logs, s.reg,
             s.cost == "value", 1.0 / s.p, self.top, self.accuracy, self.tightest, max(s.marginal_tol, self.tightest),
             _ITERATION_LIMIT, first, kept, base, out,
-        ))  # fmt: skip
+        )  # fmt: skip
+        return Report(iterations, max(error, self._value_rounding()))
 
     def _dense_block(self, group: int, a0: int, a1: int, out: Array) -> Report:
         s, members = self.settings, self.family.groups[group]
@@ -214,7 +219,7 @@ class SinkhornEvaluator(Evaluator):
         )  # fmt: skip
         if s.p != 1.0:
             np.power(out, 1.0 / s.p, out=out)
-        worst = self._root_error(error * self.top)
+        worst = max(self._root_error(error * self.top), self._value_rounding())
         for a, b, y in left:  # finished one by one, with Newton steps
             one = np.zeros((1, 2))
             lo, hi = self.family.indptr[members[b]], self.family.indptr[members[b] + 1]
@@ -223,6 +228,13 @@ class SinkhornEvaluator(Evaluator):
             out[a - a0, b] = one[0, 1]
             iterations, worst = iterations + report.iterations, max(worst, report.error)
         return Report(iterations, worst)
+
+    def _value_rounding(self) -> float:
+        """The value is λ times a sum of logarithms near 0, so rounding costs about λ eps."""
+        if self.settings.cost != "value":
+            return 0.0
+        eps = np.finfo(np.float64).eps if self.in_logs else self.engine.eps
+        return self._root_error(16.0 * eps * self.settings.reg)
 
     def _root_error(self, error: float) -> float:
         return float(error ** (1.0 / self.p))
@@ -296,7 +308,7 @@ class BallEvaluator(Evaluator):
         if self.exact is not None:
             self.exact.cost, self.exact.top = self.cost, self.top
         # The answer is a stationary value in λ and in the potentials, so the target is met with ease.
-        self.target = max(0.5 * accuracy, 1e-13 * self.top)
+        self.target = max(min(0.5 * accuracy, 1e-6 * self.top), 1e-13 * self.top)
         self.tol = max(min(1e-6, 0.05 * accuracy / max(self.top, 1e-300)), 64.0 * np.finfo(np.float64).eps)
 
     def _block(self, group: int, a0: int, a1: int, out: Array) -> Report:

@@ -11,7 +11,7 @@ from .jit import OPTIONS, REASSOCIATE, kernel
 from .scaling import X, Y, exact_start, scale, solve_log, vectors
 from .spanning_tree import scratch
 
-_FAR = 1e150  # scalings of a safe kernel stay far inside this
+_FAR = np.inf  # a safe kernel bounds x and y but for the masses, which may be as small as they like
 _WARM_LIMIT = 60
 
 
@@ -45,9 +45,9 @@ def product_cost(probs, indices, lo, n, to, m, cost):
 def relative_entropy(a, b, t):
     """KL(ω ‖ a⊗b) of the 2 × 2 plan with mass t on (0, 0)."""
     total = 0.0
-    for x, y in ((t, a * b), (a - t, a * (1 - b)), (b - t, (1 - a) * b), (1 - a - b + t, (1 - a) * (1 - b))):
-        if x > 0.0:
-            total += x * np.log(x / y)
+    for x, u, v in ((t, a, b), (a - t, a, 1 - b), (b - t, 1 - a, b), (1 - a - b + t, 1 - a, 1 - b)):
+        if x > 0.0 and u > 0.0 and v > 0.0:
+            total += x * (np.log(x / u) - np.log(v))
     return max(total, 0.0)
 
 
@@ -63,7 +63,12 @@ def two_by_two_entropic(a, b, c00, c01, c10, c11, reg):
     odds = np.exp(-(c00 + c11 - c01 - c10) / reg)
     half = 1.0 - (1.0 - odds) * (a + b)
     root = np.sqrt(half * half + 4.0 * (1.0 - odds) * odds * a * b)
-    t = 2.0 * odds * a * b / (half + root) if half >= 0.0 else (root - half) / (2.0 * (1.0 - odds))
+    if half < 0.0:
+        t = (root - half) / (2.0 * (1.0 - odds))
+    elif half + root > 0.0:
+        t = 2.0 * odds * a * b / (half + root)
+    else:  # the odds underflow where a + b = 1
+        t = 0.0
     t = min(max(t, 0.0, a + b - 1.0), a, b)
     cost = t * c00 + (a - t) * c01 + (b - t) * c10 + max(1.0 - a - b + t, 0.0) * c11
     return cost, relative_entropy(a, b, t)

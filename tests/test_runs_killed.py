@@ -1,0 +1,58 @@
+"""Runs that are killed for real, at random moments, and go on to the same bytes."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+
+import numpy as np
+import pytest
+from run_folders import assert_same, assert_same_state, start, wait_for_steps
+
+MODEL = "problem:chain?n_states=40&n_classes=4&mixing=0.3"
+WORK = ("--noise", "0.05,0.1", "--checkpoint-every", "0.05", "--no-pictures", "--json")
+
+
+@pytest.mark.parametrize(("transport", "steps"), [("exact", 220), ("sinkhorn:1.0", 120), ("kl:0.1", 40)])
+def test_killed_runs_reach_the_same_result(tmp_path, transport, steps):
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    arguments = (MODEL, *WORK, "--transport", transport, "--steps", steps)
+    reference = start(*arguments, "--out", whole)
+    rng = np.random.default_rng(len(transport))
+    process = start(*arguments, "--out", killed)
+    for step in sorted(rng.choice(np.arange(1, steps - steps // 5), 3, replace=False)):
+        wait_for_steps(process, killed, int(step))
+        time.sleep(rng.uniform(0.0, 0.06))
+        process.send_signal(signal.SIGKILL)
+        process.communicate(timeout=60)
+        assert process.returncode == -signal.SIGKILL
+        assert not (killed / "result.npz").exists()
+        process = start("--resume", killed, "--checkpoint-every", "0.05", "--no-pictures", "--json")
+    out, said = process.communicate(timeout=120)
+    assert process.returncode == 0, said
+    assert json.loads(out)["steps"] == steps
+    _, said = reference.communicate(timeout=120)
+    assert reference.returncode == 0, said
+    assert_same(whole, killed)
+    assert_same_state(whole, killed)
+
+
+def test_an_interrupted_process_says_how_to_go_on(tmp_path):
+    whole, stopped = tmp_path / "whole", tmp_path / "stopped"
+    arguments = (MODEL, *WORK, "--transport", "sinkhorn:1.0", "--steps", 60)
+    reference = start(*arguments, "--out", whole)
+    process = start(*arguments, "--out", stopped)
+    for step in (7, 25):
+        wait_for_steps(process, stopped, step)
+        process.send_signal(signal.SIGINT)
+        out, said = process.communicate(timeout=60)
+        assert process.returncode == 130, said
+        assert f"bisimetric solve --resume {stopped}" in said
+        assert "Traceback" not in said
+        assert json.loads(out)["status"] == "INTERRUPTED"
+        process = start("--resume", stopped, "--no-pictures", "--json")
+    process.communicate(timeout=120)
+    assert (process.returncode, reference.wait(timeout=120)) == (0, 0)
+    reference.communicate()
+    assert_same(whole, stopped)
