@@ -143,20 +143,20 @@ def _assemble(mdp: MDP, partition: Partition, choice_block: Ints) -> Lumping:
     from .aggregation import membership
 
     owner = partition.labels[mdp.state_of_choice]
-    # Quotient choices: for each class, the distinct choice classes of its medoid, in the medoid's order.
-    chosen, pointers = [], [0]
-    for state in partition.medoids:
-        here = np.arange(mdp.choice_ptr[state], mdp.choice_ptr[state + 1])
-        _, first = np.unique(choice_block[here], return_index=True)
-        chosen.append(here[np.sort(first)])
-        pointers.append(pointers[-1] + len(first))
-    picked = np.concatenate(chosen)
     key = owner * (int(choice_block.max()) + 1) + choice_block
+    # Quotient choices: the medoid's, one for each class of choices, in the medoid's order. Medoids are the first
+    # states of their classes, so they come in the order of the classes.
+    is_medoid = np.zeros(mdp.n_states, np.bool_)
+    is_medoid[partition.medoids] = True
+    candidates = np.flatnonzero(is_medoid[mdp.state_of_choice])
+    _, first = np.unique(key[candidates], return_index=True)
+    picked = candidates[np.sort(first)]
+    pointers = np.concatenate([[0], np.cumsum(np.bincount(owner[picked], minlength=partition.n_classes))])
     order = np.argsort(key[picked])
     choice_of = order[np.searchsorted(key[picked], key, sorter=order)]
     P = (mdp.rows.matrix()[picked] @ membership(partition)).tocsr()
     quotient = MDP(
-        Rows.from_matrix(csr_array(P)), mdp.rewards[picked].copy(), np.array(pointers, np.int64), mdp.gamma,
+        Rows.from_matrix(csr_array(P)), mdp.rewards[picked].copy(), pointers.astype(np.int64), mdp.gamma,
         mdp.label_of_choice[picked].copy(), mdp.label_names,
         None if mdp.state_names is None else tuple(mdp.state_names[s] for s in partition.medoids),
         None if mdp.classes is None else mdp.classes[partition.medoids].copy(),

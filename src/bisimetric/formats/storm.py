@@ -1,4 +1,4 @@
-"""PRISM-language and JANI models, built by Storm through stormpy (extra `storm`)."""
+"""PRISM-language and JANI models, built by Storm through stormpy 2 (extra `storm`)."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from .drn import read_drn
 
 
 def read_with_storm(path: Path, gamma: float, constants: str = "") -> MDP:
-    """Build a PRISM-language or JANI model with all its rewards and labels.
+    """Build a PRISM-language or JANI model with all its rewards, labels and action names.
 
     Args:
         path: .prism, .nm, .pm, .sm or .jani. gamma: discount. constants: such as "K=2,N=3".
     """
     try:
         import stormpy
+        import stormpy.io
     except ImportError:
         raise ModelError(f"{path}: needs Storm; pip install 'bisimetric[storm]'.") from None
     try:
@@ -24,17 +25,14 @@ def read_with_storm(path: Path, gamma: float, constants: str = "") -> MDP:
             program, _ = stormpy.parse_jani_model(str(path))
         else:
             program = stormpy.parse_prism_program(str(path))
-        description = stormpy.SymbolicModelDescription(program)
         if constants:
-            description = description.instantiate_constants(description.parse_constant_definitions(constants))
-        options = stormpy.BuilderOptions(True, True)
-        options.set_build_all_labels()
-        options.set_build_choice_labels()
-        program = description.as_jani_model() if path.suffix == ".jani" else description.as_prism_program()
-        model = stormpy.build_sparse_model_with_options(program, options)
+            program, _ = stormpy.instantiate_constants(program, constants)
+        model = stormpy.build_model(program, options=stormpy.BuilderOptions(build_full=True))
         with tempfile.TemporaryDirectory() as folder:
             exported = Path(folder) / "model.drn"
-            stormpy.export_to_drn(model, str(exported))
+            stormpy.io.export_to_drn(model, str(exported))
             return read_drn(exported, gamma)
-    except RuntimeError as error:
+    except ModelError:
+        raise
+    except Exception as error:  # whatever Storm raises is about the user's model
         raise ModelError(f"{path}: Storm says: {' '.join(str(error).split())[:300]}") from None
