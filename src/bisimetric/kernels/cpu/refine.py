@@ -87,20 +87,33 @@ def _blocks(first, elements, place, block_of, begin, end):
 
 
 @kernel
-def _split(touched, n_touched, h1, h2, elements, place, block_of, begin, end, count, moved):
+def _split(touched, n_touched, h1, h2, elements, place, block_of, begin, end, count, moved, tally):
     """Split blocks by the hashes of their touched elements; untouched ones stay together.
 
-    Returns (number of blocks, number of elements that got a new block, listed in `moved`).
+    `tally` is one zero per block, and is left so. Returns (number of blocks, number of elements that got a new
+    block, listed in `moved`).
     """
-    # Sort touched elements by (block, h1, h2).
+    # Order the touched elements by (block, hash): one sort by hash, then a stable counting sort by block.
     key = np.empty(n_touched, np.int64)
     a, b = np.empty(n_touched, np.uint64), np.empty(n_touched, np.uint64)
     for k in range(n_touched):
         e = touched[k]
         key[k], a[k], b[k] = block_of[e], h1[e], h2[e]
-    order = np.argsort(b[:n_touched], kind="mergesort")
-    order = order[np.argsort(a[order], kind="mergesort")]
-    order = order[np.argsort(key[order], kind="mergesort")]
+        tally[key[k]] += 1
+    by_hash = np.argsort(a)
+    filled = 0
+    for k in range(n_touched):  # turn counts into first places, −1 − place, in order of appearance
+        size = tally[key[k]]
+        if size > 0:
+            tally[key[k]] = -1 - filled
+            filled += size
+    order = np.empty(n_touched, np.int64)
+    for i in range(n_touched):
+        k = by_hash[i]
+        order[-1 - tally[key[k]]] = k
+        tally[key[k]] -= 1
+    for k in range(n_touched):
+        tally[key[k]] = 0
     n_moved, k = 0, 0
     while k < n_touched:
         old = key[order[k]]
@@ -179,6 +192,7 @@ def refine(indptr, indices, probs, choice_ptr, state_of_choice, into_ptr, into, 
     touched_s, moved_s = np.empty(n_states, np.int64), np.empty(n_states, np.int64)
     touched_c, moved_c = np.empty(n_choices, np.int64), np.empty(n_choices, np.int64)
     seen_s, seen_c = np.zeros(n_states, np.bool_), np.zeros(n_choices, np.bool_)
+    tally = np.zeros(max(n_states, n_choices), np.int64)
     n_touched_c, n_touched_s, rounds = n_choices, n_states, 0
     for c in range(n_choices):
         touched_c[c] = c
@@ -196,7 +210,9 @@ def refine(indptr, indices, probs, choice_ptr, state_of_choice, into_ptr, into, 
                 touched_c[changed] = c
                 changed += 1
         n_touched_c = changed
-        c_count, n_moved = _split(touched_c, n_touched_c, c1, c2, c_el, c_at, c_block, c_lo, c_hi, c_count, moved_c)
+        c_count, n_moved = _split(
+            touched_c, n_touched_c, c1, c2, c_el, c_at, c_block, c_lo, c_hi, c_count, moved_c, tally
+        )
         if everything:
             n_touched_s = n_states
             for s in range(n_states):
@@ -213,7 +229,9 @@ def refine(indptr, indices, probs, choice_ptr, state_of_choice, into_ptr, into, 
             s = touched_s[k]
             seen_s[s] = False
             s1[s], s2[s] = _state_hash(s, choice_ptr, c_block, ids)
-        s_count, n_moved = _split(touched_s, n_touched_s, s1, s2, s_el, s_at, s_block, s_lo, s_hi, s_count, moved_s)
+        s_count, n_moved = _split(
+            touched_s, n_touched_s, s1, s2, s_el, s_at, s_block, s_lo, s_hi, s_count, moved_s, tally
+        )
         n_touched_c = 0
         for k in range(n_moved):
             t = moved_s[k]
