@@ -19,7 +19,7 @@ import numpy as np
 
 import bisimetric as bm
 from bisimetric.kernels.select import threads
-from bisimetric.metric import MetricOperator
+from bisimetric.operator import MetricOperator
 
 ROWS: list[tuple[str, str, float, float, float, str]] = []
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 import bisimetric as bm
-from bisimetric.metric import MetricOperator
+from bisimetric.operator import MetricOperator
 
 STEPS = 12
 

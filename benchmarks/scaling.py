@@ -36,7 +36,7 @@ def memory(n_states: int, transport: str, keep: bool) -> None:
 
 def growth() -> None:
     import bisimetric as bm
-    from bisimetric.metric import MetricOperator
+    from bisimetric.operator import MetricOperator
 
     sizes, times = [500, 1000, 2000, 4000], []
     for n in sizes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 from fractions import Fraction
@@ -183,9 +184,25 @@ def test_quotient_has_the_same_values_and_policies(match, mdp, seed):
     assert np.abs(lumping.lift(policy_values(small.under(policy), np.zeros(small.n_states))[0]) - value).max() < 1e-9
 
 
+@pytest.mark.parametrize("lump", [True, None])
+@given(mdp=models())
+def test_policies_found_on_classes_are_certified_on_states(lump, mdp):
+    certified_run(mdp, lump=lump)
+
+
 @given(models(unique_labels=False))
-def test_policies_found_on_classes_are_certified_on_states(mdp):
-    run = bm.solve_policy(mdp, lump=True, steps=6, aggregation=bm.EpsilonCover(0.2))
+def test_choices_that_are_there_twice_do_not_stop_policy_iteration(mdp):
+    """Where the uniform policy tells bisimilar states apart, lumping is left out; it must never fail."""
+    certified_run(mdp)
+
+
+def test_every_state_has_its_only_choice_twice():
+    P = np.array([[0.0, 1.0]] * 4)
+    certified_run(bm.MDP.from_choices(P, [0.0, 0.0, 1.0, 1.0], [0, 2, 4], 0.9, ["a"] * 4))
+
+
+def certified_run(mdp, **setting):
+    run = bm.solve_policy(mdp, steps=6, aggregation=bm.EpsilonCover(0.2), **setting)
     value = policy_values(mdp.under(mdp.check_policy(run.policy)), np.zeros(mdp.n_states))[0]
     best, error = optimal_values(mdp)
     assert np.abs(run.value - value).max() < 1e-9
@@ -267,9 +284,5 @@ def test_settings_that_make_no_sense():
 def test_a_tolerance_finer_than_the_arithmetic_is_refused_or_right(tol):
     P = np.array([[0.25, 0.75, 0], [0.5, 0.5, 0], [0.0, 0.0, 1.0]])[:, None]
     mdp = bm.MDP.from_arrays(P, [0.0, 1.0, 0.25], 0.5, axes="sas")
-    try:
-        lumping = bm.lump(mdp, tol=tol)
-    except ValueError as error:
-        assert "tol" in str(error)
-    else:
-        assert lumping.n_classes == 3
+    with contextlib.suppress(ValueError):
+        assert bm.lump(mdp, tol=tol).n_classes == 3

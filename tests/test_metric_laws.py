@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 import bisimetric as bm
 from bisimetric.kernels import reference
-from bisimetric.metric import MetricOperator
+from bisimetric.operator import MetricOperator
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

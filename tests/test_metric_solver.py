@@ -7,8 +7,8 @@ import pytest
 from conftest import EVERY_TRANSPORT, name, random_chain, random_mdp
 
 import bisimetric as bm
-from bisimetric import metric
-from bisimetric.metric import MetricOperator
+from bisimetric import operator as operator_module
+from bisimetric.operator import MetricOperator
 
 every_transport = pytest.mark.parametrize("transport", EVERY_TRANSPORT, ids=name)
 RIGOROUS = [transport for transport in EVERY_TRANSPORT if transport.axioms.nonexpansive]
@@ -79,7 +79,7 @@ def test_threads_and_blocks_change_no_bit(transport, kind, monkeypatch):
     results = []
     for threads, unit in ((1, 4 << 20), (2, 4 << 20), (3, 4 << 20), (1, 1 << 10), (2, 40 * 16 * 7), (3, 1)):
         bm.set_threads(threads)
-        monkeypatch.setattr(metric, "_UNIT_BYTES", unit)
+        monkeypatch.setattr(operator_module, "_UNIT_BYTES", unit)
         operator = MetricOperator(model, transport)
         solution = bm.solve_metric(model, transport, tol=1e-2)
         lower, upper = solution.bracket()
@@ -95,7 +95,7 @@ def test_threads_change_no_bit_of_an_mdp(match, monkeypatch):
     results = set()
     for threads, unit in ((1, 4 << 20), (3, 4 << 20), (2, 1)):
         bm.set_threads(threads)
-        monkeypatch.setattr(metric, "_UNIT_BYTES", unit)
+        monkeypatch.setattr(operator_module, "_UNIT_BYTES", unit)
         results |= {bm.solve_metric(mdp, t, match=match, tol=1e-3).distance.tobytes() for t in (bm.Exact(),)}
     assert len(results) == 1
 

@@ -10,7 +10,7 @@ from conftest import EVERY_TRANSPORT, name, random_mdp
 from test_metric_solver import garnet_chain, miss
 
 import bisimetric as bm
-from bisimetric.metric import MetricOperator
+from bisimetric.operator import MetricOperator
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 every_transport = pytest.mark.parametrize("transport", EVERY_TRANSPORT, ids=name)

@@ -48,6 +48,14 @@ def test_a_policy_that_ends_at_the_target_meets_it(seed):
     assert run.certificate.error <= 3.0
 
 
+def test_a_target_does_not_change_what_the_theorems_say():
+    """The step size of the run is 1, which no theorem on warm starts covers, however the run ends."""
+    run = bm.solve_policy(chain(), step_size=bm.Constant(1.0), target=0.5, steps=100)
+    assert run.status is bm.RunStatus.TARGET
+    assert not run.theorems[2].rigorous, run.theorems[2]
+    assert any("ᾱ ≤ 1" in text for text in run.theorems[2].failed)
+
+
 def test_an_unmet_target_ends_by_steps():
     run = bm.solve_policy(chain(), target=1e-300, steps=3, **NOISY)
     assert run.status is bm.RunStatus.STEPS

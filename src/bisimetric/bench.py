@@ -8,8 +8,9 @@ import numpy as np
 
 from . import problems
 from .kernels import reference
-from .metric import MetricOperator, solve_metric
+from .metric import solve_metric
 from .model import MDP
+from .operator import MetricOperator
 from .transport import Exact, Independent, KLBall, Sinkhorn, Transport
 
 

@@ -99,8 +99,8 @@ def lump(
     """
     if match not in ("labels", "hausdorff"):
         raise ValueError(f'match must be "labels" or "hausdorff"; got {match!r}.')
-    if not 0.0 < tol < 0.1:
-        raise ValueError(f"tol must be in (0, 0.1); got {tol}.")
+    if not 1e-14 <= tol < 0.1:
+        raise ValueError(f"tol must be in [1e-14, 0.1); got {tol}.")
     first_choices = np.zeros(mdp.n_choices, np.int64)
     for values in _reward_columns(mdp, rewards):
         size = float(np.abs(values).max()) or 1.0

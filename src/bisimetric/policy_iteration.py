@@ -33,8 +33,8 @@ from .certificates import Certificate
 from .kernels.select import single_thread
 from .lumping import Lumping, expanded
 from .lumping import lump as lump_states
-from .metric import MetricOperator
 from .model import MDP, Chain
+from .operator import MetricOperator
 from .schedules import Constant, StepSize
 from .transport import Exact, Transport
 

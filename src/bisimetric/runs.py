@@ -33,8 +33,8 @@ from numpy.typing import ArrayLike
 
 from . import atomic, policy_iteration
 from .aggregation import Partition
-from .metric import MetricOperator
 from .model import MDP
+from .operator import MetricOperator
 from .policy_iteration import LoopState, PolicyRun, RunStatus, Settings, Step
 
 VERSION = 1

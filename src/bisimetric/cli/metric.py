@@ -29,6 +29,7 @@ from .inputs import (
 if TYPE_CHECKING:
     from ..metric import MetricSolution, Progress
     from ..model import MDP
+    from ..operator import MetricOperator
 
 
 class _Bar:
@@ -202,13 +203,15 @@ def info(
     json: Json = False,
 ) -> int:
     """Describe a model: sizes, successors, rewards, and what a metric would cost in time and memory."""
-    from ..metric import MetricOperator
+    from ..operator import MetricOperator
     from ..transport import Exact
 
     mdp = load_model(model, any_discount(model, gamma), reward, costs, constants)
     sizes, counts = mdp.rows.sizes, mdp.choice_ptr[1:] - mdp.choice_ptr[:-1]
     chain = mdp.under(mdp.uniform_policy())
-    kept = Exact().kept_size(MetricOperator(chain, Exact(), warm_state=False).family)
+    operator = MetricOperator(chain, Exact(), warm_state=False)
+    kept = Exact().kept_size(operator.family)
+    sweep_seconds = _sample_sweep(operator)
     pairs = mdp.n_states * (mdp.n_states - 1) // 2
     facts = {
         "model": model,
@@ -226,6 +229,7 @@ def info(
         "pairs": pairs,
         "metric_bytes": 2 * 8 * mdp.n_states**2,
         "kept_bytes_uniform_policy": kept,
+        "seconds_a_cold_sweep_uniform_policy": sweep_seconds,
     }
     if json:
         print_json(facts)
@@ -239,8 +243,34 @@ def info(
     if mdp.classes is not None:
         print(f"known classes {facts['known_classes']}")
     print(f"a metric     {pairs} pairs of states; {readable_bytes(2 * 8 * mdp.n_states**2)} for distances and costs,")
-    print(f"             {readable_bytes(kept)} kept by exact transport under the uniform policy")
+    print(f"             {readable_bytes(kept)} kept by exact transport under the uniform policy,")
+    print(f"             about {sweep_seconds:.2g} s for its first sweeps on this machine, less for later ones")
     return 0
+
+
+def _sample_sweep(operator: MetricOperator) -> float:
+    """Seconds of a cold sweep over all pairs, from a sample of rows timed on this machine."""
+    import time
+
+    import numpy as np
+
+    from ..kernels.select import threads
+
+    n = operator.n_states
+    d = np.abs(np.subtract.outer(operator.model.rewards, operator.model.rewards)) + 1.0
+    np.fill_diagonal(d, 0.0)
+    operator.evaluator.prepare(d, 1.0)
+    operator.evaluator.block(0, n - 1, n, np.zeros((1, n)))  # compiled before anything is timed
+    rng = np.random.default_rng(0)
+    pairs, spent = 0, 0.0
+    for row in rng.permutation(n):
+        began = time.perf_counter()
+        operator.evaluator.block(0, int(row), int(row) + 1, np.zeros((1, n)))
+        spent += time.perf_counter() - began
+        pairs += n - 1 - int(row)
+        if spent > 0.3:
+            break
+    return spent / max(pairs, 1) * (n * (n - 1) / 2) / threads()
 
 
 def bench(*, quick: Annotated[bool, Parameter(negative="")] = False, json: Json = False) -> int:

@@ -1,0 +1,272 @@
+"""The one-step operators of bisimulation metrics.
+
+For a chain (a policy π), with a transport W:
+
+    F(d)(s, t) = c_R |R(s) − R(t)| + c_T W(d)(P(s), P(t))                              (eqs. 5 and 11)
+
+For an MDP, F(d)(s, t) compares choices by c_R |r − r'| + c_T W(d)(P, P') and combines them:
+
+    match="labels"     the maximum over actions of the same label (eqs. 3 and 10). Where one state has
+                       an action that the other has not, the distance is the largest possible one.
+    match="hausdorff"  the Hausdorff distance of the two sets of choices (probabilistic automata).
+
+States of an MDP with different kept labels (atomic propositions) are at the largest possible distance. All distances
+are at most c_R · span / (1 − c_T), where span is the range of the rewards (1 where all rewards are equal, so that
+states with different actions are still apart).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .kernels.select import Engine, engine, run_all, single_thread, threads
+from .lumping import kept_labels, label_classes
+from .model import MDP, Chain
+from .transport import Family, Transport
+from .transport.base import Evaluator, same_supports
+
+_UNIT_BYTES = 4 << 20  # work space of one unit of work
+
+
+class Sweep(NamedTuple):
+    """What one sweep did."""
+
+    rise: float  # largest increase of an entry
+    fall: float  # largest decrease
+    transport_error: float
+    iterations: int
+
+    @property
+    def change(self) -> float:
+        return max(self.rise, self.fall)
+
+
+class MetricOperator:
+    """F for one model, transport and matching, with the state that its transport keeps.
+
+    `sweep(d)` replaces d by F(d) in place. Results do not depend on the number of threads.
+    """
+
+    def __init__(
+        self,
+        model: Chain | MDP,
+        transport: Transport,
+        *,
+        match: str | None = None,
+        reward_weight: float = 1.0,
+        transition_weight: float | None = None,
+        keep: Sequence[str] | None = None,
+        warm_state: bool = True,
+        device: str = "cpu",
+        dtype: str = "float64",
+    ) -> None:
+        self.model, self.transport, self.match = model, transport, check_match(model, match)
+        self.c_R = check_reward_weight(reward_weight)
+        self.c_T = check_transition_weight(model.gamma if transition_weight is None else transition_weight)
+        self.engine: Engine = engine(device, dtype)
+        self.warm_state = warm_state
+        self.n_states = model.n_states
+        self._states, self._pointers = _choices(model)
+        self._label_sets, groups = comparison_groups(model, self.match)
+        if isinstance(model, MDP) and kept_labels(model, keep):
+            _, apart = np.unique(np.stack([self._label_sets, label_classes(model, keep)]), axis=1, return_inverse=True)
+            self._label_sets = apart.reshape(-1)
+        self.family = _family(model, groups)
+        self.evaluator: Evaluator = transport.evaluator(self.engine, self.family, warm_state)
+
+    def follow(self, model: Chain) -> None:
+        """Go on with the chain of another policy; what the transport kept is kept where it fits."""
+        if model.n_states != self.n_states or self.match != "chain":
+            raise ValueError("follow needs a chain with the same states.")
+        family = _family(model, self.family.groups)
+        if same_supports(family, self.family).all():
+            self.evaluator.follow(family)
+        else:
+            evaluator = self.transport.evaluator(self.engine, family, self.warm_state)
+            if self.warm_state:
+                evaluator.take_from(self.evaluator)
+            self.evaluator = evaluator
+        self.model, self.family = model, family
+
+    @property
+    def largest(self) -> float:
+        """The largest possible distance, c_R · span / (1 − c_T)."""
+        return self.c_R * (self.model.reward_span or 1.0) / (1.0 - self.c_T)
+
+    def accuracy_for(self, tol: float) -> float:
+        """How exact a transport must be for half of the tolerance."""
+        return 0.5 * tol * (1.0 - self.c_T) / self.c_T if self.c_T > 0.0 else np.inf
+
+    def sweep(self, d: NDArray[Any], accuracy: float = np.inf) -> Sweep:
+        """Replace d [S, S] by F(d); transports are within `accuracy` where they can be."""
+        self.evaluator.restart()
+        with single_thread():
+            self.evaluator.prepare(d, accuracy)
+            reports = run_all(lambda unit: self._sweep_rows(unit[0], unit[1], d), self._units())
+        if self.evaluator.first == 1:
+            np.fill_diagonal(d, 0.0)
+        rise, fall, error, iterations = zip(*reports, strict=True)
+        return Sweep(max(rise), max(fall), max(error), sum(iterations))
+
+    def bounds(self, d: NDArray[Any], tol: float) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Bounds lower ≤ F_exact(d) ≤ upper [S, S] for a d with zero diagonal."""
+        self.evaluator.restart()
+        lower, upper = np.zeros_like(d), np.zeros_like(d)
+        kept = {name: array.copy() for name, array in self.evaluator.state().items()}
+        with single_thread():
+            self.evaluator.prepare(d, self.accuracy_for(tol))
+            run_all(lambda unit: self._bound_rows(unit[0], unit[1], lower, upper), self._units())
+        self.evaluator.finish()
+        self.evaluator.load(kept)  # bounds only read
+        return lower, upper
+
+    def _units(self) -> list[tuple[int, int]]:
+        """Ranges of states with about equal numbers of pairs and a bounded work space."""
+        n, pointers = self.n_states, self._pointers
+        width = int(pointers[-1])
+        per_unit = max(1.0, width * (width + 1) / 2 / (8 * threads()))
+        units = []
+        start = 0
+        while start < n:
+            stop, pairs = start, 0.0
+            while stop < n and (stop == start or pairs < per_unit):
+                rows = int(pointers[stop + 1] - pointers[start])
+                if stop > start and rows * width * 16 > _UNIT_BYTES:
+                    break
+                pairs += float((pointers[stop + 1] - pointers[stop]) * (width - pointers[stop]))
+                stop += 1
+            units.append((start, stop))
+            start = stop
+        return units
+
+    def _sweep_rows(self, s0: int, s1: int, d: NDArray[Any]) -> tuple[float, float, float, int]:
+        evaluator = self.evaluator
+        error, iterations = 0.0, 0
+
+        def fill(group: int, a0: int, a1: int, out: NDArray[Any]) -> None:
+            nonlocal error, iterations
+            report = evaluator.block(group, a0, a1, out)
+            error, iterations = max(error, report.error), iterations + report.iterations
+
+        acc = self._combined(s0, s1, evaluator.first, fill)
+        rise, fall = self.engine.kernels.write_rows(acc, s0, evaluator.first, d)
+        return rise, fall, error, iterations
+
+    def _bound_rows(self, s0: int, s1: int, lower: NDArray[Any], upper: NDArray[Any]) -> None:
+        kernels = self.engine.kernels
+        for target, index in ((lower, 0), (upper, 1)):
+
+            def fill(group: int, a0: int, a1: int, out: NDArray[Any], which: int = index) -> None:
+                pair = (out, np.zeros_like(out)) if which == 0 else (np.zeros_like(out), out)
+                self.evaluator.bounds(group, a0, a1, *pair)
+
+            kernels.write_rows(self._combined(s0, s1, 1, fill), s0, 1, target)
+
+    def _combined(self, s0: int, s1: int, first: int, fill: Callable[..., None]) -> NDArray[Any]:
+        """Rows s0 … s1−1 of F(d), for t ≥ s + first, with transports from `fill`."""
+        kernels, rewards = self.engine.kernels, self.model.rewards
+        acc = np.zeros((s1 - s0, self.n_states))
+        if self.match == "hausdorff":
+            a0, a1 = int(self._pointers[s0]), int(self._pointers[s1])
+            block = np.zeros((a1 - a0, len(rewards)))
+            fill(0, a0, a1, block)
+            kernels.hausdorff(block, self._pointers, rewards, s0, first, self.c_R, self.c_T, acc)
+            acc[self._label_sets[s0:s1, None] != self._label_sets[None, :]] = self.largest
+            return acc
+        kernels.start_rows(self._label_sets, self.largest, s0, acc)
+        for group, members in enumerate(self.family.groups):
+            a0, a1 = (int(k) for k in np.searchsorted(self._states[members], (s0, s1)))
+            if a0 == a1:
+                continue
+            block = np.zeros((a1 - a0, len(members)))
+            fill(group, a0, a1, block)
+            kernels.raise_to(block, members, self._states, rewards, a0, a1, s0, first, self.c_R, self.c_T, acc)
+        return acc
+
+
+def value_gap(operator: MetricOperator) -> NDArray[Any]:
+    """c_R |V(s) − V(t)| − rounding, a lower bound on the exact metric [S, S].
+
+    V is the value under discount c_T: of the chain, or of the best and of the worst policy of an MDP.
+    """
+    rewards, c_T = operator.model.rewards, operator.c_T
+    P, starts = operator.model.rows.matrix(), operator._pointers[:-1]
+    gap = np.zeros((operator.n_states, operator.n_states))
+    for choose in (np.maximum, np.minimum):
+        V = np.zeros(operator.n_states)
+        scale = float(np.abs(rewards).max()) / (1.0 - c_T)
+        while True:
+            new = choose.reduceat(rewards + c_T * (P @ V), starts)
+            change, V = float(np.abs(new - V).max()), new
+            if change <= 1e-13 * max(scale, 1e-300):
+                break
+        margin = 2.0 * c_T * change / (1.0 - c_T) + 1e-14 * scale
+        np.maximum(gap, operator.c_R * (np.abs(V[:, None] - V[None, :]) - 2.0 * margin), out=gap)
+    return gap
+
+
+def check_match(model: Chain | MDP, match: str | None) -> str:
+    if isinstance(model, Chain):
+        if match is not None:
+            raise ValueError("match is for an MDP; a chain has no choices to match.")
+        return "chain"
+    if match not in ("labels", "hausdorff"):
+        raise ValueError(
+            f'match must be "labels" (same action names) or "hausdorff" (choices as sets) for an MDP; got {match!r}. '
+            "For the metric of a policy pass mdp.under(policy)."
+        )
+    return match
+
+
+def check_reward_weight(c_R: float) -> float:
+    if not 0.0 <= c_R < np.inf:
+        raise ValueError(f"reward_weight (c_R) must be finite and not negative; got {c_R}.")
+    return float(c_R)
+
+
+def check_transition_weight(c_T: float) -> float:
+    if not 0.0 <= c_T < 1.0:
+        raise ValueError(f"transition_weight (c_T) must be in [0, 1); got {c_T}.")
+    return float(c_T)
+
+
+def _choices(model: Chain | MDP) -> tuple[NDArray[Any], NDArray[Any]]:
+    """The state of each row and the row pointers of the states."""
+    if isinstance(model, MDP):
+        return model.state_of_choice, model.choice_ptr
+    return np.arange(model.n_states), np.arange(model.n_states + 1)
+
+
+def comparison_groups(model: Chain | MDP, match: str) -> tuple[NDArray[Any], tuple[NDArray[Any], ...]]:
+    """(set of labels of each state, groups of rows whose pairs are compared)."""
+    if isinstance(model, Chain):
+        return np.zeros(model.n_states, np.int64), (np.arange(model.n_states),)
+    if match == "hausdorff":
+        return np.zeros(model.n_states, np.int64), (np.arange(model.n_choices),)
+    known: dict[tuple[int, ...], int] = {}
+    label_sets = np.empty(model.n_states, np.int64)
+    for s in range(model.n_states):
+        labels = np.sort(model.label_of_choice[model.choice_ptr[s] : model.choice_ptr[s + 1]])
+        if np.any(labels[1:] == labels[:-1]):
+            twice = model.label_names[labels[:-1][labels[1:] == labels[:-1]][0]]
+            raise ValueError(
+                f'match="labels" needs different labels within a state; state {model.name_of(s)} has action {twice} '
+                'more than once. Use match="hausdorff".'
+            )
+        label_sets[s] = known.setdefault(tuple(labels.tolist()), len(known))
+    # Only states with the same labels are compared, one group for each label of each set.
+    key = label_sets[model.state_of_choice] * len(model.label_names) + model.label_of_choice
+    order = np.argsort(key, kind="stable")
+    cuts = np.flatnonzero(np.diff(key[order])) + 1
+    return label_sets, tuple(np.split(order, cuts))
+
+
+def _family(model: Chain | MDP, groups: tuple[NDArray[Any], ...]) -> Family:
+    """Rows ready for the kernels: rescaled so that they sum to 1 to the last bit that matters."""
+    rows = model.rows
+    probs = rows.probs / np.repeat(rows.sums(), rows.sizes)
+    return Family(rows.indptr, rows.indices.astype(np.uint32), probs, groups, rows.n_states)

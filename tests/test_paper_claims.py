@@ -1,0 +1,83 @@
+"""What the paper claims about the loop on its first MDP (claims 1, 3 and 5 of the notes), small and in full size.
+
+n = 28 sweeps, λ = p = 1, ε = 0.1, δ in [0.05, 0.1], γ = 0.9; the diagonal is 0, as in the authors' runs.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pytest
+
+import bisimetric as bm
+
+SMALL = (60, 6, 100)  # states, classes, steps
+FULL = (200, 20, 200)
+CAUTIOUS = 2.0**-4
+LAST = 50
+
+
+@cache
+def run(size: tuple[int, int, int], seed: int, alpha: float, sweeps: int = 28, warm: bool = True) -> bm.PolicyRun:
+    n_states, n_classes, steps = size
+    return bm.solve_policy(
+        bm.problems.chain(n_states=n_states, n_classes=n_classes, seed=seed),
+        transport=bm.Sinkhorn(1.0, diagonal="zero"), aggregation=bm.EpsilonCover(0.1), step_size=bm.Constant(alpha),
+        sweeps=sweeps, warm=warm, greedy_noise=(0.05, 0.1), steps=steps, seed=seed,
+    )  # fmt: skip
+
+
+def check_step_sizes(size: tuple[int, int, int], seed: int) -> None:
+    """α = 1 oscillates; a small α ends with the true classes, a smaller error, and less oscillation."""
+    bold, cautious = (run(size, seed, alpha) for alpha in (1.0, CAUTIOUS))
+    assert set(cautious.curve("n_classes")[-LAST:]) == {size[1]}
+    assert set(cautious.curve("purity")[-LAST:]) == {1.0}
+    assert set(cautious.curve("nmi")[-LAST:].round(12)) == {1.0}
+    assert set(bold.curve("n_classes")[-LAST:]) != {size[1]}
+    assert len(set(bold.curve("n_classes")[-LAST:])) > 3
+    bold_end, cautious_end = (r.curve("error")[-LAST:] for r in (bold, cautious))
+    assert cautious_end.max() < 0.9 * bold_end.max()
+    assert np.ptp(cautious_end) < 0.5 * np.ptp(bold_end)
+    assert cautious.curve("metric_gap")[-LAST:].max() < bold.curve("metric_gap")[-LAST:].max()
+    few = 10  # smaller is slower at first
+    assert cautious.curve("error")[few] > bold.curve("error")[few]
+    for r in (bold, cautious):
+        assert np.all(r.curve("bound") >= r.curve("error") - 1e-10)
+
+
+def check_warm_starts(size: tuple[int, int, int], seed: int, failure: float) -> None:
+    """With one sweep a step, metrics learned from 0 fail, and warm-started ones do as well as with 28 sweeps."""
+    for alpha in (1.0, CAUTIOUS):
+        naive, warm = (run(size, seed, alpha, 1, start) for start in (False, True))
+        assert naive.curve("error")[-LAST:].min() > failure
+        assert naive.curve("purity")[-LAST:].max() < 0.5
+        assert warm.curve("error")[-LAST:].max() < 0.6
+        assert warm.curve("error")[-LAST:].max() <= run(size, seed, alpha).curve("error")[-LAST:].max() + 0.05
+    assert run(size, seed, CAUTIOUS, 1).partition.n_classes == size[1]
+
+
+def test_small_steps_settle_on_the_true_classes():
+    check_step_sizes(SMALL, seed=1)
+
+
+def test_one_sweep_is_enough_for_warm_starts_only():
+    check_warm_starts(SMALL, seed=1, failure=3.0)
+
+
+def test_many_sweeps_make_naive_and_warm_starts_alike():
+    naive, warm = (run(SMALL, 1, CAUTIOUS, 28, start) for start in (False, True))
+    assert naive.partition == warm.partition
+    assert np.abs(naive.curve("error") - warm.curve("error")).max() < 0.05
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(3))
+def test_small_steps_settle_on_the_true_classes_in_full_size(seed):
+    check_step_sizes(FULL, seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(3))
+def test_one_sweep_is_enough_for_warm_starts_only_in_full_size(seed):
+    check_warm_starts(FULL, seed, failure=5.0)
