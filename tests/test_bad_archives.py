@@ -6,7 +6,6 @@ import contextlib
 import gzip
 import io
 import json
-import lzma
 import subprocess
 import sys
 import tarfile
@@ -95,15 +94,22 @@ def test_valuations_of_another_shape(valuations, tmp_path):
         assert bm.read(tmp_path / "model.umb", 0.9).state_names is None
 
 
-def test_deep_json_and_damaged_xz(tmp_path):
+def test_an_index_of_great_depth(tmp_path):
     path = tmp_path / "model.umb"
     path.write_bytes(archive({**umb_members(), "index.json": b"[" * 200_000}))
     refused(path)
-    members = umb_members() | {"padding.bin": np.random.default_rng(0).bytes(200_000)}
-    content = bytearray(lzma.compress(archive(members)))
-    content[150_000] ^= 0xFF
-    path.write_bytes(content)
-    refused(path)
+
+
+@pytest.mark.parametrize("mode", ["w:gz", "w:xz", "w:bz2"])
+def test_damage_to_a_compressed_archive(mode, tmp_path):
+    """Any byte changed, or any end missing: one line, or a model."""
+    path = tmp_path / "model.umb"
+    content = archive(umb_members() | {"annotations/more.bin": np.random.default_rng(0).bytes(30_000)}, mode)
+    for at in range(0, len(content), len(content) // 97):
+        for damaged in (content[:at], content[:at] + bytes([content[at] ^ 0x5A]) + content[at + 1 :]):
+            path.write_bytes(damaged)
+            with contextlib.suppress(bm.ModelError):
+                assert bm.read(path, 0.9).n_states == 2
 
 
 SMALL_MEMORY = """

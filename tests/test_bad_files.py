@@ -142,6 +142,7 @@ CHANGES = {  # ending: (what is replaced, by what, line named in the message, wo
         ("@model\n", "@model\n0 : 1\n", 13, "before any action"),
         ("@nr_states\n2", "@nr_states\n1000000000", None, "1000000000"),
         ("@nr_choices\n3", "@nr_choices\n4", None, "4"),
+        ('[0, 0] "done"\n//[x=1]\n\taction __NOLABEL__ [0.25', "[1e308, 0]\n\taction a [1e308", None, "finite"),
         ("@type: MDP", "@type: POMDP", 2, "POMDP"),
         ("double", "interval", 3, ""),
         ("@parameters\n", "@parameters\np", 5, "p"),
@@ -169,6 +170,8 @@ CHANGES = {  # ending: (what is replaced, by what, line named in the message, wo
         ("0,0,1,0.5,1", "0,0,1,0.5", 3, "4 entries"),
         ("1,0,1,1,0.5\n", "", None, "choice"),
         ("idaction", "action", 1, "columns"),
+        ("idaction", '"idaction', 1, "columns"),
+        ("0,0,1,0.5,1", "0,0,1,1e308,1e308", None, ""),
         ("0,0,1,0.5,1", "0,-1,1,0.5,1", 3, "-1"),
     ],
 }

@@ -198,7 +198,7 @@ def test_choices_that_are_there_twice_do_not_stop_policy_iteration(mdp):
 
 def test_every_state_has_its_only_choice_twice():
     P = np.array([[0.0, 1.0]] * 4)
-    certified_run(bm.MDP.from_choices(P, [0.0, 0.0, 1.0, 1.0], [0, 2, 4], 0.9, ["a"] * 4))
+    certified_run(bm.MDP.from_choices(P, np.ones(4), [0, 2, 4], 0.9, ["a"] * 4))
 
 
 def certified_run(mdp, **setting):

