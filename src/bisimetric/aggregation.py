@@ -127,7 +127,7 @@ def _extents(d: NDArray[Any], labels: Ints, medoids: Ints) -> tuple[float, float
 class Aggregation(Protocol):
     """A rule that makes a partition from distances [S, S]."""
 
-    def __call__(self, distance: NDArray[Any]) -> Partition: ...
+    def __call__(self, distance: NDArray[Any], /) -> Partition: ...
 
 
 def _check_distance(distance: Any) -> NDArray[Any]:
@@ -162,10 +162,11 @@ class EpsilonCover:
         if self.rule not in ("radius", "diameter"):
             raise ValueError(f'rule must be "radius" or "diameter"; got {self.rule!r}.')
 
-    def __call__(self, distance: NDArray[Any]) -> Partition:
+    def __call__(self, distance: NDArray[Any], weights: ArrayLike | None = None) -> Partition:
+        """Make the partition; `weights` counts how many states each row of the distances stands for."""
         d = _check_distance(distance)
         reach = self.eps if self.rule == "radius" else 2.0 * self.eps
-        neighbours = np.count_nonzero(d <= reach, axis=1)
+        neighbours = (d <= reach) @ check_weights(weights, len(d))
         labels = np.full(len(d), -1)
         medoids: list[int] = []
         # Counts never change, so the order of the medoids is known: most neighbours first, then by index.

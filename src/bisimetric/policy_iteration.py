@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from . import certificates
-from .aggregation import Aggregation, EpsilonCover, KMedoids, Partition, averaging, membership
+from .aggregation import Aggregation, EpsilonCover, Partition, averaging, membership
 from .certificates import Certificate
 from .kernels.select import single_thread
 from .lumping import Lumping, expanded
@@ -78,6 +78,8 @@ class Settings:
             raise ValueError(f"sweeps (n) must be at least 1; got {self.sweeps}.")
         if self.steps < 1:
             raise ValueError(f"steps must be at least 1; got {self.steps}.")
+        if self.seed < 0:
+            raise ValueError(f"seed must not be negative; got {self.seed}.")
         if self.early_stop < 0.0:
             raise ValueError(f"early_stop must not be negative; got {self.early_stop}.")
         if self.target is not None and not self.target > 0.0:
@@ -213,7 +215,7 @@ def solve_policy(
     status = None
     try:
         while status is None:
-            step = advance(small, settings, state, best_value)
+            step = advance(small, settings, state, best_value, lumping)
             history.append(step)
             for observe in observers:
                 observe(step)
@@ -227,10 +229,10 @@ def reduced(mdp: MDP, settings: Settings, policy: ArrayLike | None) -> tuple[MDP
     """(model to work on, its classes where it was lumped, first policy on it)."""
     weights = mdp.uniform_policy() if policy is None else mdp.check_policy(policy)
     exact = isinstance(settings.transport, Exact)
-    if settings.lump and not exact:
-        raise ValueError("lump=True is exact for Exact transport only.")
-    # k-medoids weigh a class by its size and count it once however many states it has, so it is left alone.
-    if settings.lump is False or not exact or (settings.lump is None and isinstance(settings.aggregation, KMedoids)):
+    countable = type(settings.aggregation) is EpsilonCover  # can count a class as often as it has states
+    if settings.lump and not (exact and countable):
+        raise ValueError("lump=True is exact for Exact transport and EpsilonCover only.")
+    if settings.lump is False or not exact or not countable:
         return mdp, None, weights
     # Labels of states do not matter for values, so they need not keep states apart.
     lumping = lump_states(mdp, "labels", keep=(), tol=1e-12)
@@ -239,11 +241,13 @@ def reduced(mdp: MDP, settings: Settings, policy: ArrayLike | None) -> tuple[MDP
     small, choice_of = lumping.quotient, lumping.choice_of
     assert small is not None
     assert choice_of is not None
-    medoid_choice = np.zeros(small.n_choices, np.int64)
+    # A state may have several choices for one of the quotient's; together they have its probability.
+    _, group = np.unique(mdp.state_of_choice * small.n_choices + choice_of, return_inverse=True)
+    shares = np.bincount(group.reshape(-1), weights)[group.reshape(-1)]
+    start = np.zeros(small.n_choices)
     at_medoid = np.isin(mdp.state_of_choice, lumping.medoids)
-    medoid_choice[choice_of[at_medoid]] = np.flatnonzero(at_medoid)
-    start = weights[medoid_choice]
-    if not np.array_equal(start[choice_of], weights):
+    start[choice_of[at_medoid]] = shares[at_medoid]
+    if not np.array_equal(start[choice_of], shares):
         if settings.lump:
             raise ValueError("lump=True: the first policy tells bisimilar states apart; use lump=False.")
         return mdp, None, weights
@@ -280,14 +284,23 @@ def first_state(mdp: MDP, settings: Settings, policy: ArrayLike | None = None) -
     )  # fmt: skip
 
 
-def advance(mdp: MDP, settings: Settings, state: LoopState, best_value: Floats | None) -> Step:
-    """One step of the loop; changes `state` only once all of it is known."""
+def advance(
+    mdp: MDP, settings: Settings, state: LoopState, best_value: Floats | None, lumping: Lumping | None = None
+) -> Step:
+    """One step of the loop; changes `state` only once all of it is known.
+
+    Where `mdp` is the quotient of a lumping, its states count as often as they stand for states.
+    """
     began = time.perf_counter()
     gamma = mdp.gamma
     chain = mdp.under(state.policy)
     d, sweeps, change, iterations, metric_seconds = _measure(settings, state, chain)
-    partition = settings.aggregation(d)
-    V_abstract = abstract_values(chain, partition)
+    if lumping is None:
+        partition = settings.aggregation(d)
+    else:
+        assert isinstance(settings.aggregation, EpsilonCover)
+        partition = settings.aggregation(d, lumping.sizes)
+    V_abstract = abstract_values(chain, partition, None if lumping is None else lumping.sizes)
     Q = mdp.rewards + gamma * (mdp.rows.matrix() @ V_abstract)
     TV = np.maximum.reduceat(Q, mdp.choice_ptr[:-1])
     greedy, delta = _improve(mdp, settings, state, Q, TV)
@@ -298,6 +311,7 @@ def advance(mdp: MDP, settings: Settings, state: LoopState, best_value: Floats |
     abstract_error = certificates.evaluation_residual(V_abstract, policy_backup, gamma=gamma)
     if settings.target is not None and residual.error <= settings.target:
         alpha = 0.0  # the policy that meets the target is the answer
+    nmi, purity = _agreement(mdp, partition, lumping)
     new_policy = (1.0 - alpha) * state.policy + alpha * greedy if alpha < 1.0 else greedy
     ahead = float(np.abs(greedy - state.policy).max())
     step = Step(
@@ -313,8 +327,8 @@ def advance(mdp: MDP, settings: Settings, state: LoopState, best_value: Floats |
         change=change,
         iterations=iterations,
         abstract_error=abstract_error.error,
-        nmi=None if mdp.classes is None else partition.nmi(mdp.classes),
-        purity=None if mdp.classes is None else partition.purity(mdp.classes),
+        nmi=nmi,
+        purity=purity,
         seconds=time.perf_counter() - began,
         metric_seconds=metric_seconds,
     )
@@ -324,6 +338,14 @@ def advance(mdp: MDP, settings: Settings, state: LoopState, best_value: Floats |
     state.distance = d
     state.k += 1
     return step
+
+
+def _agreement(mdp: MDP, partition: Partition, lumping: Lumping | None) -> tuple[float | None, float | None]:
+    """NMI and purity against the known classes of all states, where there are any."""
+    truth = mdp.classes
+    if lumping is not None and lumping.model is not None:
+        truth, partition = lumping.model.classes, Partition.from_labels(partition.labels[lumping.labels])
+    return (None, None) if truth is None else (partition.nmi(truth), partition.purity(truth))
 
 
 def end_of(settings: Settings, state: LoopState, step: Step) -> RunStatus | None:
@@ -368,7 +390,7 @@ def theorem_bounds(mdp: MDP, settings: Settings, history: list[Step]) -> tuple[C
     delta = max(step.delta for step in history)
     scale = mdp.reward_span
     certified = settings.transport.axioms.monotone and settings.transport.axioms.nonexpansive
-    alpha = history[-1].alpha
+    alpha = settings.step_size(len(history), gamma=gamma, sweeps=settings.sweeps, p=p)
     common: dict[str, Any] = {
         "gamma": gamma, "sweeps": settings.sweeps, "scale": scale, "early_stop": settings.early_stop
     }  # fmt: skip
@@ -422,9 +444,9 @@ def _improve(mdp: MDP, settings: Settings, state: LoopState, Q: Floats, TV: Floa
     )
 
 
-def abstract_values(chain: Chain, partition: Partition) -> Floats:
+def abstract_values(chain: Chain, partition: Partition, weights: ArrayLike | None = None) -> Floats:
     """Ṽ^π lifted to all states [S]: rewards and transitions averaged over classes, then a linear solve."""
-    average = averaging(partition)
+    average = averaging(partition, weights)
     P = (average @ (chain.rows.matrix() @ membership(partition))).toarray()
     R = average @ chain.rewards
     with single_thread():

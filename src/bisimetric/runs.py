@@ -21,8 +21,10 @@ import io
 import json
 import math
 import os
+import struct
 import time
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -75,12 +77,12 @@ def read_settings(folder: Path) -> dict[str, Any]:
         raise RunFolderError(f"{folder}: not a run folder (it has no settings.json).")
     try:
         data = json.loads(path.read_text())
-        version, settings = data["version"], data["settings"]
+        version, settings = data["version"], dict(data["settings"])
     except (ValueError, KeyError, TypeError):
         raise RunFolderError(f"{path}: damaged; the run cannot be resumed.") from None
     if version != VERSION:
         raise RunFolderError(f"{path}: written by another version ({version}; this one writes {VERSION}).")
-    return dict(settings)
+    return settings
 
 
 def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
@@ -115,6 +117,7 @@ def run(
     folder: Path,
     *,
     policy: ArrayLike | None = None,
+    description: Mapping[str, Any] | None = None,
     checkpoint_every: float = 15.0,
     observers: tuple[Callable[[Step], None], ...] = (),
 ) -> PolicyRun:
@@ -122,10 +125,15 @@ def run(
 
     Args:
         mdp, settings, policy: as for `solve_policy`.
-        folder: made by `begin`. checkpoint_every: seconds between checkpoints (0: after every step).
+        folder: made by `begin`. description: settings to write anew, where they differ.
+        checkpoint_every: seconds between checkpoints (0: after every step).
         observers: called with each new step.
     """
     with locked(folder):
+        for left in folder.glob(".*.part"):  # half-written files of a killed process
+            left.unlink(missing_ok=True)
+        if description is not None and read_settings(folder) != dict(description):
+            write_settings(folder, description, mdp)
         small, lumping, first = policy_iteration.reduced(mdp, settings, policy)
         best_value = policy_iteration.optimal_values(small)[0] if settings.optimum else None
         state = _restore(folder, small, settings) or policy_iteration.first_state(small, settings, first)
@@ -137,11 +145,11 @@ def run(
                 last = time.monotonic()
                 while status is None:
                     inside = True
-                    step = policy_iteration.advance(small, settings, state, best_value)
-                    inside = False
-                    history.append(step)
+                    step = policy_iteration.advance(small, settings, state, best_value, lumping)
                     log.write(_line(step))
                     log.flush()
+                    history.append(step)
+                    inside = False
                     status = policy_iteration.end_of(settings, state, step)
                     if status is not None or time.monotonic() - last >= checkpoint_every:
                         os.fsync(log.fileno())
@@ -240,7 +248,8 @@ def _restore(folder: Path, mdp: MDP, settings: Settings) -> LoopState | None:
             int(data["k"]), data["policy"], data["measured"], data["distance"], operator, rng, float(data["noise"]),
             data["value"], partition, data["abstract_value"], bool(data["settled"]),
         )  # fmt: skip
-    except (zipfile.BadZipFile, ValueError, KeyError, EOFError, OSError) as error:
+    except (zipfile.BadZipFile, zlib.error, struct.error, ValueError, LookupError, ArithmeticError, TypeError, EOFError,
+            NotImplementedError, RuntimeError, SyntaxError, MemoryError, OSError) as error:  # fmt: skip
         raise RunFolderError(
             f"{path}: damaged ({error}). Delete this file to begin the run again from its first step."
         ) from None

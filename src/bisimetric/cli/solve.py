@@ -178,8 +178,10 @@ def solve(
     start = load_policy(chosen["policy"], mdp)
     if chosen["k"] is not None and chosen["k"] > mdp.n_states:
         raise BadInputError(f"--k {chosen['k']}: the model has only {mdp.n_states} states.")
-    from .. import runs
+    from .. import policy_iteration, runs
 
+    small, _, first = policy_iteration.reduced(mdp, settings, start)
+    policy_iteration.first_state(small, settings, first)  # refuses what cannot be run, before a folder is made
     if resume is None:
         chosen["policy_hash"] = hashlib.sha256(start.tobytes()).hexdigest()
         try:
@@ -190,11 +192,13 @@ def solve(
         runs.check_model(folder, mdp)
         if hashlib.sha256(start.tobytes()).hexdigest() != chosen["policy_hash"]:
             raise BadInputError(f"{chosen['policy']}: the first policy is not the one that this run began with.")
-        runs.write_settings(folder, chosen, mdp)
     if not json:
         say(f"{mdp!r}; run folder {folder}")
     with _Display(settings, quiet=json) as display:
-        result = runs.run(mdp, settings, folder, policy=start, checkpoint_every=checkpoint_every, observers=(display,))
+        result = runs.run(
+            mdp, settings, folder, policy=start, description=chosen, checkpoint_every=checkpoint_every,
+            observers=(display,),
+        )  # fmt: skip
     return _report(mdp, result, folder, pictures, json)
 
 
@@ -203,6 +207,9 @@ def _resumed(folder: Path, given: dict[str, Any]) -> dict[str, Any]:
     from .. import runs
 
     chosen = runs.read_settings(folder)
+    missing = [key for key in (*_DEFAULTS, "policy_hash") if key not in chosen]
+    if missing:
+        raise BadInputError(f"{folder / 'settings.json'}: damaged; it has no entry {missing[0]!r}.")
     differ = runs.differences(chosen, {key: value for key, value in given.items() if key != "steps"})
     if differ:
         raise BadInputError(f"{folder}: settings cannot change in a run: {'; '.join(differ)}.")
@@ -334,7 +341,8 @@ def aggregate(
         distance = data["distance"]
     except FileNotFoundError:
         raise BadInputError(f"{metric_file}: no such file.") from None
-    except (zipfile.BadZipFile, ValueError, KeyError, EOFError, OSError):
+    except (zipfile.BadZipFile, ValueError, LookupError, TypeError, AttributeError, EOFError, OSError,
+            NotImplementedError, RuntimeError):  # fmt: skip
         raise BadInputError(f"{metric_file}: not a metric file (made by bisimetric metric -o).") from None
     partition = _aggregation({"eps": eps, "rule": rule, "k": k, "seed": seed})(distance)
     facts: dict[str, Any] = {

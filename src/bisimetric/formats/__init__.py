@@ -6,9 +6,12 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
+
 from ..model import MDP, ModelError
 from .arrays import from_mdptoolbox, from_quantecon, to_mdptoolbox, to_quantecon
 from .gymnasium import from_gymnasium
+from .text import ParseError
 
 STORM_ENDINGS = (".prism", ".nm", ".pm", ".sm", ".jani")
 READABLE = (".npz", ".drn", ".umb", ".tra", ".csv", *STORM_ENDINGS)
@@ -47,7 +50,13 @@ def read(
 
             mdp = read_with_storm(path, gamma, constants)
         else:
-            mdp = _reader(path.suffix)(path, gamma)
+            try:
+                with np.errstate(over="ignore", invalid="ignore"):  # the model refuses what is not finite
+                    mdp = _reader(path.suffix)(path, gamma)
+            except ParseError:
+                raise
+            except ModelError as error:  # of the model as a whole
+                raise ModelError(f"{path}: {error}") from None
     return mdp if reward == "" else mdp.with_reward(reward)
 
 

@@ -5,29 +5,39 @@ from __future__ import annotations
 import csv
 import io
 from array import array
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
 import numpy as np
 
 from .. import atomic
-from ..model import MDP, Rows
+from ..model import MDP, ModelError, Rows
 from .text import ParseError, index, number, read_text
 
 COLUMNS = ("idstatefrom", "idaction", "idstateto", "probability", "reward")
 
 
+def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
+    """(line number, entries) of each row."""
+    reader = csv.reader(io.StringIO(read_text(path)))
+    try:
+        for row in reader:
+            yield reader.line_num, row
+    except csv.Error as error:
+        raise ParseError(path, reader.line_num, f"cannot be read as CSV ({error}).") from None
+
+
 def read_csv(path: Path, gamma: float) -> MDP:
     """Read a table; rewards of transitions become expected rewards of choices. Actions are the labels."""
-    reader = csv.reader(io.StringIO(read_text(path)))
-    header = [word.strip().lower() for word in next(reader)]
+    lines = _rows(path)
+    header = [word.strip().lower() for word in next(lines)[1]]
     if sorted(header) != sorted(COLUMNS):
-        raise ParseError(path, 1, f"the columns must be {','.join(COLUMNS)}; got {','.join(header)[:80]}.")
+        raise ParseError(path, 1, f"the columns must be {','.join(COLUMNS)}; got {','.join(header)[:80]!r}.")
     places = [header.index(name) for name in COLUMNS]
     source, action, target = array("q"), array("q"), array("q")
     probs, rewards = array("d"), array("d")
-    for row in reader:
-        line = reader.line_num
+    for line, row in lines:
         if not row or row[0].lstrip().startswith("#"):
             continue
         if len(row) != len(COLUMNS):
@@ -62,7 +72,10 @@ def read_csv(path: Path, gamma: float) -> MDP:
 def write_csv(mdp: MDP, path: Path) -> None:
     """Write a table; actions are numbered by their labels."""
     owner, rows = mdp.state_of_choice, mdp.rows
-    numbers = [int(name) if name.isdigit() else -1 for name in mdp.label_names]
+    pairs = np.unique(np.stack([owner, mdp.label_of_choice]), axis=1)
+    if pairs.shape[1] < mdp.n_choices:
+        raise ModelError(f"{path}: a state has two choices of one label, which a table cannot tell apart; use .npz.")
+    numbers = [int(name) if name.isascii() and name.isdigit() and len(name) <= 12 else -1 for name in mdp.label_names]
     if min(numbers) < 0 or len(set(numbers)) < len(numbers):
         numbers = list(range(len(mdp.label_names)))
 

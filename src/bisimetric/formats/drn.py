@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from array import array
 from pathlib import Path
 from typing import IO
@@ -10,7 +11,7 @@ import numpy as np
 
 from .. import atomic
 from ..model import MDP, Rows
-from .text import ParseError, index, number, read_text
+from .text import ParseError, check_names, index, number, read_text, rewards_to_write
 
 _UNNAMED = "__NOLABEL__"
 
@@ -30,6 +31,7 @@ class _Reader:
         self.choice_rewards: list[array[float]] = []
         self.names: list[str] = []
         self.states = 0
+        self.farthest = (-1, 0)  # largest successor, and its line
 
     def start(self, names: list[str]) -> None:
         self.rewards = names
@@ -67,8 +69,8 @@ class _Reader:
             raise ParseError(self.path, line, "observations (POMDPs) are not supported.")
         for column, value in zip(self.state_rewards, values, strict=True):
             column.append(value)
-        for name in names.split():
-            self.labels.setdefault(name.strip('"'), array("q")).append(self.states)
+        for quoted, plain in re.findall(r'"([^"]*)"|(\S+)', names):  # Storm quotes names with spaces
+            self.labels.setdefault(quoted or plain, array("q")).append(self.states)
         self.states += 1
 
     def name(self, text: str) -> None:
@@ -97,8 +99,10 @@ class _Reader:
             if self.announced.get(what, count) != count:
                 raise ParseError(self.path, 0, f"announces {self.announced[what]} {what} and has {count}.")
         indices = np.frombuffer(self.indices, np.int64) if self.indices else np.empty(0, np.int64)
-        if indices.size and indices.max() >= n:
-            raise ParseError(self.path, 0, f"a transition leads to state {indices.max()}, of {n} states.")
+        if self.farthest[0] >= n:
+            raise ParseError(
+                self.path, self.farthest[1], f"a transition leads to state {self.farthest[0]}, of {n} states."
+            )
         choice_ptr = np.array(self.choice_ptr, np.int64)
         counts = np.diff(choice_ptr)
         from scipy.sparse import csr_array
@@ -126,7 +130,7 @@ def read_drn(path: Path, gamma: float) -> MDP:
     Choices are labelled by position; their action names are kept beside. The first reward model is chosen.
     """
     reader = _Reader(path)
-    lines = read_text(path).splitlines()
+    lines = read_text(path).split("\n")
     k, in_model = 0, False
     while k < len(lines):
         line = lines[k].strip()
@@ -170,6 +174,7 @@ def _model_line(reader: _Reader, line: str, number_of_line: int) -> None:
         if not reader.actions or len(reader.actions) < len(reader.indptr):
             raise ParseError(reader.path, number_of_line, "a transition before any action.")
         reader.indices.append(index(target.strip(), reader.path, number_of_line, "a state"))
+        reader.farthest = max(reader.farthest, (reader.indices[-1], number_of_line))
         reader.probs.append(number(probability.strip(), reader.path, number_of_line, "a probability"))
     elif line.startswith("action "):
         reader.action(line[7:].strip(), number_of_line)
@@ -181,7 +186,12 @@ def _model_line(reader: _Reader, line: str, number_of_line: int) -> None:
 
 def write_drn(mdp: MDP, path: Path) -> None:
     """Write a DRN file; rewards are written on the choices."""
-    models = dict(mdp.reward_models) or {"reward": mdp.rewards}
+    models = rewards_to_write(mdp)
+    check_names(models, " ", "the reward model", path)
+    check_names(mdp.state_labels, '"', "the label", path)
+    check_names(filter(None, mdp.action_names or ()), " ", "the action", path)
+    check_names(filter(None, mdp.state_names or ()), "", "the state", path)
+    quoted = {name: name if re.fullmatch(r"\w\S*", name) else f'"{name}"' for name in mdp.state_labels}
 
     def fill(stream: IO[bytes]) -> None:
         out = [
@@ -189,7 +199,7 @@ def write_drn(mdp: MDP, path: Path) -> None:
             " ".join(models), "@nr_states", str(mdp.n_states), "@nr_choices", str(mdp.n_choices), "@model",
         ]  # fmt: skip
         for s in range(mdp.n_states):
-            names = [name for name, holds in mdp.state_labels.items() if holds[s]]
+            names = [quoted[name] for name, holds in mdp.state_labels.items() if holds[s]]
             out.append(" ".join([f"state {s}", "[" + ", ".join("0" for _ in models) + "]", *names]))
             if mdp.state_names is not None:
                 out.append(f"//[{mdp.state_names[s]}]")

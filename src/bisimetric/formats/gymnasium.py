@@ -27,8 +27,9 @@ def from_gymnasium(env: Any, gamma: float, **options: Any) -> MDP:
             raise ModelError("gymnasium is not installed; pip install 'bisimetric[gym]'.") from None
         try:
             env = gymnasium.make(env, **options)
-        except (gymnasium.error.Error, TypeError, ModuleNotFoundError) as error:
-            raise ModelError(f"gymnasium cannot make {env!r}: {' '.join(str(error).split())}") from None
+        except Exception as error:  # environments raise what they like
+            reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
+            raise ModelError(f"gymnasium cannot make {env!r}: {reason}") from None
     table = getattr(getattr(env, "unwrapped", env), "P", None)
     if not isinstance(table, dict) or not table:
         raise ModelError("the environment has no transition table P, which only small, tabular environments have.")

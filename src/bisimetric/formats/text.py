@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from pathlib import Path
 
-from ..model import ModelError
+import numpy as np
+
+from ..model import MDP, Floats, ModelError
 
 
 class ParseError(ModelError):
@@ -26,7 +29,25 @@ def read_text(path: Path) -> str:
         raise ParseError(path, raw[: error.start].count(b"\n") + 1, "is not UTF-8 text.") from None
     if not text.strip():
         raise ParseError(path, 0, "is empty.")
-    return text
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def check_names(names: Iterable[str], forbidden: str, what: str, path: Path) -> None:
+    """Refuse to write names that are empty or hold what the format has no way to write."""
+    for name in names:
+        if not name or any(c in forbidden or c in "\r\n" or (c.isspace() and " " in forbidden) for c in name):
+            raise ModelError(f"{path}: {what} {name!r} cannot be written in this format; rename it, or use .npz.")
+
+
+def rewards_to_write(mdp: MDP) -> dict[str, Floats]:
+    """The reward models, that in use first: under its own name, or as "reward" where it is none of them."""
+    models = dict(mdp.reward_models)
+    used = next((name for name, values in models.items() if np.array_equal(values, mdp.rewards)), None)
+    if used is None:
+        used = "reward"
+        while used in models:
+            used += "_"
+    return {used: mdp.rewards, **models}
 
 
 def number(text: str, path: Path, line: int, what: str) -> float:

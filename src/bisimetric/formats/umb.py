@@ -6,6 +6,7 @@ Read with the standard library and NumPy. Members are taken only where their siz
 from __future__ import annotations
 
 import json
+import lzma
 import tarfile
 import zlib
 from itertools import pairwise
@@ -15,10 +16,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..model import MDP, Rows
+from ..model import MDP, ModelError, Rows
 from .text import ParseError
 
 _LARGEST = 1 << 30  # bytes of one member
+_FOLDERS = ("actions/", "annotations/", "valuations/")
+_FILES = ("index.json", "state-to-choices.bin", "state-is-initial.bin", "choice-to-branches.bin",
+          "branch-to-target.bin", "branch-to-probability.bin")  # fmt: skip
 
 
 def _members(path: Path) -> dict[str, bytes]:
@@ -40,12 +44,14 @@ def _members(path: Path) -> dict[str, bytes]:
                     )
                 if name in found:
                     raise ParseError(path, 0, f"member {name!r} is there twice.")
+                if name not in _FILES and not name.startswith(_FOLDERS):
+                    continue
                 stream = archive.extractfile(member)
                 found[name] = stream.read() if stream is not None else b""
-    except (tarfile.TarError, EOFError, zlib.error, OSError, ValueError) as error:
+    except (tarfile.TarError, EOFError, lzma.LZMAError, zlib.error, OSError, ValueError) as error:
         if isinstance(error, (ParseError, FileNotFoundError, PermissionError, IsADirectoryError)):
             raise
-        raise ParseError(path, 0, f"not a readable UMB archive ({error}).") from None
+        raise ParseError(path, 0, f"not a readable UMB archive ({' '.join(str(error).split())}).") from None
     return found
 
 
@@ -59,8 +65,9 @@ class _Umb:
             self.n_branches = int(system["#branches"])
             self.time, self.players = str(system.get("time", "discrete")), int(system.get("#players", 1))
             self.probability = system.get("branch-probability-type", {"type": "double", "size": 64})
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise ParseError(path, 0, f"has no readable index.json ({error!r}).") from None
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
+            reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
+            raise ParseError(path, 0, f"has no readable index.json ({reason}).") from None
         if self.n_states < 1 or self.time != "discrete" or self.players > 1:
             raise ParseError(path, 0, "only discrete-time models with one player and at least one state can be read.")
 
@@ -164,9 +171,20 @@ def _state_names(umb: _Umb) -> tuple[str, ...] | None:
 def read_umb(path: Path, gamma: float) -> MDP:
     """Read a UMB file. It has no discount, so this must be given. Choices are labelled by position."""
     umb = _Umb(path)
-    choice_ptr = umb.pointers("state-to-choices.bin", umb.n_states, umb.n_choices)
-    indptr = umb.pointers("choice-to-branches.bin", umb.n_choices, umb.n_branches)
+    try:
+        return _build(umb, path, gamma)
+    except ModelError:
+        raise
+    except (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError) as error:
+        reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
+        raise ParseError(path, 0, f"index.json does not describe the archive ({reason}).") from None
+
+
+def _build(umb: _Umb, path: Path, gamma: float) -> MDP:
+    # Targets first: pointers may be left out, and their number must then be backed by what is there.
     target = umb.numbers("branch-to-target.bin", "<u8", umb.n_branches)
+    indptr = umb.pointers("choice-to-branches.bin", umb.n_choices, umb.n_branches)
+    choice_ptr = umb.pointers("state-to-choices.bin", umb.n_states, umb.n_choices)
     if target.size and target.max() >= umb.n_states:
         raise ParseError(path, 0, f"a branch leads to state {target.max()}, of {umb.n_states} states.")
     if umb.probability.get("type") != "double":
