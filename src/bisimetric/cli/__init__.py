@@ -12,6 +12,7 @@ from cyclopts import App, CycloptsError
 
 from .. import __version__
 from .inputs import BadInputError, say
+from .interrupts import watched
 from .lump import convert, lump
 from .metric import bench, info, metric
 from .solve import aggregate, solve
@@ -43,7 +44,8 @@ for command in (solve, metric, lump, aggregate, convert, info, bench):
 def run(arguments: Sequence[str]) -> int:
     """Run one command; returns its exit status."""
     try:
-        result = app(list(arguments), exit_on_error=False, print_error=False, result_action="return_value")
+        with watched():
+            result = app(list(arguments), exit_on_error=False, print_error=False, result_action="return_value")
         return int(result or 0)
     except CycloptsError as error:
         say("bisimetric: " + " ".join(str(error).split()))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
+from . import interrupts
 from .inputs import (
     BadInputError,
     Constants,
@@ -57,6 +58,7 @@ class _Bar:
             self.bar.stop()
 
     def __call__(self, progress: Progress) -> None:
+        interrupts.check()
         if self.bar is None:
             return
         from math import log

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
+from . import interrupts
 from .inputs import (
     BadInputError,
     Constants,
@@ -248,6 +249,7 @@ class _Display:
             self.live.stop()
 
     def __call__(self, step: Step) -> None:
+        interrupts.check()
         if self.live is not None:
             from rich.table import Table
 

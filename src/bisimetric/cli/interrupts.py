@@ -1,0 +1,42 @@
+"""Ctrl-C that is never lost.
+
+A KeyboardInterrupt raised while compiled code calls back into Python (as during compilation) is swallowed there. So
+it is also remembered, and raised again at the next look.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+_pressed = False
+
+
+@contextmanager
+def watched() -> Iterator[None]:
+    """Remember Ctrl-C while a command runs."""
+    global _pressed
+    _pressed = False
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def remember(number: int, frame: Any) -> None:
+        global _pressed
+        _pressed = True
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGINT, remember)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def check() -> None:
+    """Raise KeyboardInterrupt where Ctrl-C was pressed before."""
+    if _pressed:
+        raise KeyboardInterrupt
