@@ -20,7 +20,8 @@ def watched() -> Iterator[None]:
     """Remember Ctrl-C while a command runs."""
     global _pressed
     _pressed = False
-    if threading.current_thread() is not threading.main_thread():
+    ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN  # as for jobs in the background: leave it so
+    if ignored or threading.current_thread() is not threading.main_thread():
         yield
         return
 
