@@ -13,7 +13,7 @@ import pytest
 import bisimetric as bm
 
 # States, classes, steps. In the small size classes are fine-grained until steps 72 to 75 (seeds 0 to 5), so that the
-# last 50 of 150 steps are after that phase; naive errors are then 2.57 at least, warm-started ones 0.58 at most.
+# last 50 of 150 steps are after that phase.
 SMALL = (60, 6, 150)
 TINY = (30, 6, 80)
 FULL = (200, 20, 200)
@@ -21,13 +21,25 @@ CAUTIOUS = 2.0**-4
 LAST = 50
 
 
+def mirrored(mdp: bm.MDP) -> bm.MDP:
+    """The same model with its two actions in the other order.
+
+    A metric that cannot tell states apart leaves ties, and a tie that goes to the first action is right by luck on the
+    chain, whose first action is the best. Mirrored, it is wrong, so that what is seen is due to the metric.
+    """
+    P = mdp.rows.matrix().toarray().reshape(mdp.n_states, 2, -1)[:, ::-1]
+    return bm.MDP.from_arrays(P, mdp.rewards.reshape(-1, 2)[:, ::-1], mdp.gamma, axes="sas", classes=mdp.classes)
+
+
 @cache
-def run(size: tuple[int, int, int], seed: int, alpha: float, sweeps: int = 28, warm: bool = True) -> bm.PolicyRun:
+def run(
+    size: tuple[int, int, int], seed: int, alpha: float, sweeps: int = 28, warm: bool = True, mirror: bool = False
+) -> bm.PolicyRun:
     n_states, n_classes, steps = size
+    mdp = bm.problems.chain(n_states=n_states, n_classes=n_classes, seed=seed)
     return bm.solve_policy(
-        bm.problems.chain(n_states=n_states, n_classes=n_classes, seed=seed),
-        transport=bm.Sinkhorn(1.0, diagonal="zero"), aggregation=bm.EpsilonCover(0.1), step_size=bm.Constant(alpha),
-        sweeps=sweeps, warm=warm, greedy_noise=(0.05, 0.1), steps=steps, seed=seed,
+        mirrored(mdp) if mirror else mdp, transport=bm.Sinkhorn(1.0, diagonal="zero"), aggregation=bm.EpsilonCover(0.1),
+        step_size=bm.Constant(alpha), sweeps=sweeps, warm=warm, greedy_noise=(0.05, 0.1), steps=steps, seed=seed,
     )  # fmt: skip
 
 
@@ -49,15 +61,14 @@ def check_step_sizes(size: tuple[int, int, int], seed: int) -> None:
         assert np.all(r.curve("bound") >= r.curve("error") - 1e-10)
 
 
-def check_warm_starts(size: tuple[int, int, int], seed: int, failure: float) -> None:
-    """With one sweep a step, metrics learned from 0 fail, and warm-started ones do as well as with 28 sweeps."""
+def check_warm_starts(size: tuple[int, int, int], seed: int) -> None:
+    """With one sweep a step, metrics learned from 0 fail and warm-started ones find a good policy."""
     for alpha in (1.0, CAUTIOUS):
-        naive, warm = (run(size, seed, alpha, 1, start) for start in (False, True))
-        assert naive.curve("error")[-LAST:].min() > max(failure, 4.0 * warm.curve("error")[-LAST:].max())
+        naive, warm = (run(size, seed, alpha, 1, start, mirror=True) for start in (False, True))
+        assert naive.curve("error")[-LAST:].min() > 5.0
         assert naive.curve("purity")[-LAST:].max() < 0.5
-        assert warm.curve("error")[-LAST:].max() < 0.6
-        assert warm.curve("error")[-LAST:].max() <= run(size, seed, alpha).curve("error")[-LAST:].max() + 0.05
-    assert run(size, seed, CAUTIOUS, 1).partition.n_classes == size[1]
+        assert warm.curve("error")[-LAST:].max() < 0.7
+    assert run(size, seed, CAUTIOUS, 1, mirror=True).partition.n_classes == size[1]
 
 
 def test_small_steps_settle_on_the_true_classes():
@@ -65,7 +76,7 @@ def test_small_steps_settle_on_the_true_classes():
 
 
 def test_one_sweep_is_enough_for_warm_starts_only():
-    check_warm_starts(SMALL, seed=1, failure=2.0)
+    check_warm_starts(SMALL, seed=1)
 
 
 def test_many_sweeps_make_naive_and_warm_starts_alike():
@@ -84,4 +95,4 @@ def test_small_steps_settle_on_the_true_classes_in_full_size(seed):
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_one_sweep_is_enough_for_warm_starts_only_in_full_size(seed):
-    check_warm_starts(FULL, seed, failure=5.0)
+    check_warm_starts(FULL, seed)

@@ -43,6 +43,7 @@ Floats = NDArray[np.float64]
 _DENSE_SOLVE = 500  # states up to which values are found by a dense solve
 _NOISE_TRIES = 400
 _NOISE_STEP = 1.25
+_TIE = 1e-10  # values closer than this part of the largest one are tied
 
 
 class RunStatus(Enum):
@@ -134,7 +135,7 @@ class PolicyRun:
     """The result of a run.
 
     Attributes:
-        policy: per choice [N]; policy_table for [S, A]. value: V^π [S].
+        policy: per choice [N]. value: V^π [S].
         partition, distance, abstract_value: of the last step.
         history: one `Step` per step.
         certificate: the best rigorous bound on ‖V* − V^π‖∞ and its source.
@@ -194,7 +195,8 @@ def solve_policy(
         warm: start the metric from the last one (API(α)) or from 0 at every policy (naive API).
         greedy_noise: band for δ_k, or None for exact greedy policies.
         steps, target: stop after this many steps, or where the certified bound is at most target.
-        seed: of the noise. policy: the first one, uniform by default.
+        seed: of the noise, which is drawn per choice of the model worked on (so not the same with and without
+            lumping). policy: the first one, uniform by default.
         optimum: also compute V*, and the true error at each step.
         lump: merge bisimilar states first, and lift the result back to all states. Default: where that is exact
             (`Exact` transport) and the first policy does not tell merged states apart.
@@ -423,11 +425,13 @@ def _improve(mdp: MDP, settings: Settings, state: LoopState, Q: Floats, TV: Floa
     """A greedy policy [N] for Q, noisy where asked, and its δ = ‖T_{π_g} V − T V‖∞."""
     starts = mdp.choice_ptr[:-1]
     greedy = np.zeros(mdp.n_choices)
-    best = np.flatnonzero(TV[mdp.state_of_choice] == Q)
+    # Where actions lead into one class their values differ by rounding only: such ties go to the first action.
+    tied = TV - _TIE * float(np.abs(TV).max())
+    best = np.flatnonzero(tied[mdp.state_of_choice] <= Q)
     _, first = np.unique(mdp.state_of_choice[best], return_index=True)
     greedy[best[first]] = 1.0
     if settings.greedy_noise is None:
-        return greedy, 0.0
+        return greedy, float(np.max(TV - Q[best[first]]))
     low, high = settings.greedy_noise
     seen = []
     for _ in range(_NOISE_TRIES):

@@ -168,6 +168,10 @@ def solve(
     pictures: draw the run, where matplotlib is installed.
     """
     given = {key: value for key, value in locals().items() if key in _DEFAULTS and value is not None}
+    if eps is not None and k is not None:
+        raise BadInputError("give --eps or --k, not both.")
+    if not checkpoint_every >= 0.0:
+        raise BadInputError(f"--checkpoint-every must be a number of seconds, at least 0; got {checkpoint_every}.")
     if resume is not None:
         if out is not None:
             raise BadInputError("give --out (a new run) or --resume (an old one), not both.")
