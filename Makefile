@@ -27,7 +27,7 @@ $(VENV)/.dev: pyproject.toml | $(BIN)/python
 
 demo: $(VENV)/.runtime
 	rm -rf demo
-	$(BIN)/bisimetric solve --no-lump --out demo
+	$(BIN)/bisimetric solve --transport sinkhorn:1.0,diagonal=zero --noise 0.05,0.1 --steps 200 --out demo
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check src tests benchmarks
