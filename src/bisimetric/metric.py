@@ -21,6 +21,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -78,7 +79,6 @@ class MetricSolution:
         warm: pass this (or the solution) as `warm=` to restart from here.
     """
 
-    distance: NDArray[Any]
     status: Status
     certificate: Certificate
     sweeps: int
@@ -88,6 +88,13 @@ class MetricSolution:
     kept_bytes: int
     largest: float
     warm: Warm = field(repr=False)
+
+    @cached_property
+    def distance(self) -> NDArray[Any]:
+        """d [S, S] as an array of NumPy; what a device computed is copied when it is first asked for."""
+        full = self.warm.expanded(self.warm.operator.engine.to_host(self.warm.distance))
+        full.setflags(write=False)
+        return full
 
     @property
     def error(self) -> float:
@@ -105,9 +112,10 @@ class MetricSolution:
         also for those without a certificate of their own. Cost: about one sweep, and value iteration.
         """
         operator = self.warm.operator
-        d = np.array(self.warm.distance)
-        np.fill_diagonal(d, 0.0)
-        lower, upper = operator.bounds(d, self.tol)
+        ground = self.warm.distance.copy()
+        operator.engine.xp.fill_diagonal(ground, 0.0)
+        lower, upper = (bound.astype(np.float64) for bound in operator.bounds(ground, self.tol))
+        d = operator.engine.to_host(ground)
         c_T = operator.c_T
         slack = _ROUNDING * operator.engine.eps * max(float(d.max()), operator.c_R * operator.model.reward_span)
         rise = max(float((upper - d).max()), 0.0) + slack
@@ -131,6 +139,11 @@ class Warm:
     distance: NDArray[Any]
     operator: MetricOperator
     lumping: Lumping | None = None
+
+    @property
+    def n_states(self) -> int:
+        """States of the model that was solved."""
+        return len(self.distance) if self.lumping is None else self.lumping.n_states
 
     def expanded(self, values: NDArray[Any]) -> NDArray[Any]:
         """Values of pairs of classes as values of pairs of states."""
@@ -169,7 +182,7 @@ def solve_metric(
         lump: merge bisimilar states first and give the result for all states. Default: where that is exact (`Exact`
             transport) and its rounding is far below tol.
         warm_state: keep trees or potentials of each pair between sweeps. Faster; False saves their memory.
-        device, dtype: "cpu"; "float64" or "float32".
+        device, dtype: "cpu" or "cuda" (one GPU, with the extra `gpu`); "float64" or "float32".
         progress: called after each sweep; reads only.
 
     Returns:
@@ -239,16 +252,20 @@ def start_distance(
     operator: MetricOperator, warm: MetricSolution | Warm | None, lumping: Lumping | None = None
 ) -> NDArray[Any]:
     """0, or a copy of an earlier distance, with what was kept of it handed to the operator."""
-    d = np.zeros((operator.n_states, operator.n_states), operator.engine.dtype)
+    engine = operator.engine
+    d = engine.xp.zeros((operator.n_states, operator.n_states), engine.dtype)
     if warm is not None:
         source = warm.warm if isinstance(warm, MetricSolution) else warm
         n = operator.n_states if lumping is None else lumping.n_states
-        before = source.expanded(source.distance)
-        if len(before) != n:
-            raise ValueError(f"warm: the earlier solution has {len(before)} states, the model has {n}.")
-        d[:] = before if lumping is None else before[np.ix_(lumping.medoids, lumping.medoids)]
+        if source.n_states != n:
+            raise ValueError(f"warm: the earlier solution has {source.n_states} states, the model has {n}.")
+        if lumping is None and source.lumping is None and source.operator.engine.on_device == engine.on_device:
+            d[:] = source.distance
+        else:
+            before = source.expanded(source.operator.engine.to_host(source.distance))
+            d[:] = engine.to_device(before if lumping is None else before[np.ix_(lumping.medoids, lumping.medoids)])
         if operator.evaluator.first == 1:
-            np.fill_diagonal(d, 0.0)  # else the first sweep would see a diagonal that it does not report
+            engine.xp.fill_diagonal(d, 0.0)  # else the first sweep would see a diagonal that it does not report
         if operator.warm_state and source.lumping == lumping:
             operator.evaluator.take_from(source.operator.evaluator)
     return d
@@ -290,13 +307,12 @@ def _iterate(
     except KeyboardInterrupt:
         status = Status.INTERRUPTED  # d mixes two sweeps, and the error of the first covers both
     operator.evaluator.finish()
-    d.setflags(write=False)
+    if isinstance(d, np.ndarray):
+        d.setflags(write=False)
     warm = Warm(d, operator, lumping)
-    full = warm.expanded(d)
-    full.setflags(write=False)
     transport = operator.transport
     certificate = Certificate(error, transport.axioms.nonexpansive, transport.guarantee)
     return MetricSolution(
-        full, status, certificate, sweeps, iterations, time.perf_counter() - began, tol,
+        status, certificate, sweeps, iterations, time.perf_counter() - began, tol,
         operator.evaluator.kept_bytes, operator.largest, warm,
     )  # fmt: skip

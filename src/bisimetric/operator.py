@@ -27,9 +27,11 @@ from .kernels.select import Engine, engine, run_all, single_thread, threads
 from .lumping import kept_labels, label_classes
 from .model import MDP, Chain
 from .transport import Family, Transport
-from .transport.base import Evaluator, same_supports
+from .transport.base import same_supports
 
 _UNIT_BYTES = 4 << 20  # work space of one unit of work
+_DEVICE_UNIT_BYTES = 1 << 28
+_SWEEPS_AT_ONCE = 4  # sweeps that are started on a device before the host looks at what they did
 
 
 class Sweep(NamedTuple):
@@ -76,7 +78,10 @@ class MetricOperator:
             _, apart = np.unique(np.stack([self._label_sets, label_classes(model, keep)]), axis=1, return_inverse=True)
             self._label_sets = apart.reshape(-1)
         self.family = _family(model, groups)
-        self.evaluator: Evaluator = transport.evaluator(self.engine, self.family, warm_state)
+        self.evaluator: Any = transport.evaluator(self.engine, self.family, warm_state)
+        self._tables = [self.engine.to_device(x) for x in (self._states, self._pointers, self._label_sets)]
+        self._rewards = self.engine.to_device(model.rewards)
+        self._block: Any = None
 
     def follow(self, model: Chain) -> None:
         """Go on with the chain of another policy; what the transport kept is kept where it fits."""
@@ -91,6 +96,7 @@ class MetricOperator:
                 evaluator.take_from(self.evaluator)
             self.evaluator = evaluator
         self.model, self.family = model, family
+        self._rewards = self.engine.to_device(model.rewards)
 
     @property
     def largest(self) -> float:
@@ -104,6 +110,8 @@ class MetricOperator:
     def sweep(self, d: NDArray[Any], accuracy: float = np.inf) -> Sweep:
         """Replace d [S, S] by F(d); transports are within `accuracy` where they can be."""
         self.evaluator.restart()
+        if self.engine.on_device:
+            return self._device_sweeps(d, 1, -1.0, accuracy)[0]
         with single_thread():
             self.evaluator.prepare(d, accuracy)
             reports = run_all(lambda unit: self._sweep_rows(unit[0], unit[1], d), self._units())
@@ -112,10 +120,35 @@ class MetricOperator:
         rise, fall, error, iterations = zip(*reports, strict=True)
         return Sweep(max(rise), max(fall), max(error), sum(iterations))
 
-    def bounds(self, d: NDArray[Any], tol: float) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Bounds lower ≤ F_exact(d) ≤ upper [S, S] for a d with zero diagonal."""
+    def sweep_until(self, d: NDArray[Any], count: int, stop: float) -> tuple[int, float, int]:
+        """Sweep d up to `count` times, until a sweep changes nothing by more than `stop`.
+
+        Returns (sweeps, change of the last one, iterations). On a device the host waits for a few sweeps at a time.
+        """
         self.evaluator.restart()
-        lower, upper = np.zeros_like(d), np.zeros_like(d)
+        change, iterations, done = np.inf, 0, 0
+        while done < count and change > stop:
+            if self.engine.on_device:
+                ahead = 1 if self.evaluator.synchronous else min(_SWEEPS_AT_ONCE, count - done)
+                report, more = self._device_sweeps(d, ahead, stop, np.inf)
+            else:
+                report, more = self.sweep(d), 1
+            change, iterations, done = report.change, iterations + report.iterations, done + more
+        return done, change, iterations
+
+    def bounds(self, d: NDArray[Any], tol: float) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Bounds lower ≤ F_exact(d) ≤ upper [S, S] for a d with zero diagonal, on the host."""
+        self.evaluator.restart()
+        xp = self.engine.xp
+        lower, upper = xp.zeros_like(d), xp.zeros_like(d)
+        if self.engine.on_device:
+            self.evaluator.tally.clear()
+            self.evaluator.prepare(d, self.accuracy_for(tol))
+            for s0, s1 in self._units():
+                self._bound_rows(s0, s1, lower, upper)
+            self.evaluator.tally.clear()
+            self.evaluator.finish()
+            return self.engine.to_host(lower), self.engine.to_host(upper)
         kept = {name: array.copy() for name, array in self.evaluator.state().items()}
         with single_thread():
             self.evaluator.prepare(d, self.accuracy_for(tol))
@@ -124,10 +157,36 @@ class MetricOperator:
         self.evaluator.load(kept)  # bounds only read
         return lower, upper
 
+    def _device_sweeps(self, d: Any, count: int, stop: float, accuracy: float) -> tuple[Sweep, int]:
+        """(report, sweeps done) of up to `count` sweeps on a device; only the report comes back."""
+        evaluator, kernels = self.evaluator, self.engine.kernels
+        evaluator.tally.clear()
+        for _ in range(count):
+            evaluator.prepare(d, accuracy)
+            for s0, s1 in self._units():
+                if self.match == "chain":
+                    block = self._device_block(s1 - s0, self.n_states)
+                    evaluator.enqueue(0, s0, s1, block)
+                    kernels.write_chain(evaluator.tally, block, s0, evaluator.first, self._rewards, self.c_R, self.c_T, d)
+                else:
+                    acc = self._combined(s0, s1, evaluator.first, evaluator.enqueue)
+                    kernels.write_rows(evaluator.tally, acc, s0, evaluator.first, d)
+            kernels.end_sweep(evaluator.tally, stop, self.engine.dtype)
+        seen = evaluator.tally.read()
+        return Sweep(seen.change, 0.0, max(seen.last_error, evaluator.rounding()), seen.iterations), seen.sweeps
+
+    def _device_block(self, rows: int, width: int) -> Any:
+        """Room for a block of transports, used again and again."""
+        if self._block is None or self._block.size < rows * width:
+            self._block = self.engine.xp.empty(rows * width, self.engine.dtype)
+        return self._block[: rows * width].reshape(rows, width)
+
     def _units(self) -> list[tuple[int, int]]:
         """Ranges of states with about equal numbers of pairs and a bounded work space."""
         n, pointers = self.n_states, self._pointers
         width = int(pointers[-1])
+        if self.engine.on_device:
+            return self._device_units()
         per_unit = max(1.0, width * (width + 1) / 2 / (8 * threads()))
         units = []
         start = 0
@@ -139,6 +198,19 @@ class MetricOperator:
                     break
                 pairs += float((pointers[stop + 1] - pointers[stop]) * (width - pointers[stop]))
                 stop += 1
+            units.append((start, stop))
+            start = stop
+        return units
+
+    def _device_units(self) -> list[tuple[int, int]]:
+        """Ranges of states whose work space fits; a device is filled by one."""
+        pointers = self._pointers
+        width = max(int(pointers[-1]), self.n_states)
+        rows = max(1, min(_DEVICE_UNIT_BYTES // (width * self.engine.dtype.itemsize), self.evaluator.rows_at_once))
+        units, start = [], 0
+        while start < self.n_states:
+            stop = int(np.searchsorted(pointers, pointers[start] + rows, side="right")) - 1
+            stop = min(max(stop, start + 1), self.n_states)
             units.append((start, stop))
             start = stop
         return units
@@ -157,34 +229,47 @@ class MetricOperator:
         return rise, fall, error, iterations
 
     def _bound_rows(self, s0: int, s1: int, lower: NDArray[Any], upper: NDArray[Any]) -> None:
-        kernels = self.engine.kernels
+        kernels, xp = self.engine.kernels, self.engine.xp
         for target, index in ((lower, 0), (upper, 1)):
 
             def fill(group: int, a0: int, a1: int, out: NDArray[Any], which: int = index) -> None:
-                pair = (out, np.zeros_like(out)) if which == 0 else (np.zeros_like(out), out)
+                pair = (out, xp.zeros_like(out)) if which == 0 else (xp.zeros_like(out), out)
                 self.evaluator.bounds(group, a0, a1, *pair)
 
-            kernels.write_rows(self._combined(s0, s1, 1, fill), s0, 1, target)
+            acc = self._combined(s0, s1, 1, fill)
+            if self.engine.on_device:
+                kernels.write_rows(self.evaluator.tally, acc, s0, 1, target)
+            else:
+                kernels.write_rows(acc, s0, 1, target)
 
     def _combined(self, s0: int, s1: int, first: int, fill: Callable[..., None]) -> NDArray[Any]:
         """Rows s0 … s1−1 of F(d), for t ≥ s + first, with transports from `fill`."""
-        kernels, rewards = self.engine.kernels, self.model.rewards
-        acc = np.zeros((s1 - s0, self.n_states))
+        kernels, rewards = self.engine.kernels, self._rewards
+        states, pointers, label_sets = self._tables
+        xp, real = self.engine.xp, self.engine.dtype if self.engine.on_device else np.dtype(np.float64)
+        acc = xp.zeros((s1 - s0, self.n_states), real)
+        weights = self.c_R, self.c_T
         if self.match == "hausdorff":
             a0, a1 = int(self._pointers[s0]), int(self._pointers[s1])
-            block = np.zeros((a1 - a0, len(rewards)))
+            block = xp.zeros((a1 - a0, len(rewards)), real)
             fill(0, a0, a1, block)
-            kernels.hausdorff(block, self._pointers, rewards, s0, first, self.c_R, self.c_T, acc)
-            acc[self._label_sets[s0:s1, None] != self._label_sets[None, :]] = self.largest
+            if self.engine.on_device:
+                kernels.hausdorff(block, pointers, rewards, label_sets, self.largest, s0, first, *weights, acc)
+                return acc
+            kernels.hausdorff(block, pointers, rewards, s0, first, *weights, acc)
+            acc[label_sets[s0:s1, None] != label_sets[None, :]] = self.largest
             return acc
-        kernels.start_rows(self._label_sets, self.largest, s0, acc)
+        kernels.start_rows(label_sets, self.largest, s0, acc)
         for group, members in enumerate(self.family.groups):
             a0, a1 = (int(k) for k in np.searchsorted(self._states[members], (s0, s1)))
             if a0 == a1:
                 continue
-            block = np.zeros((a1 - a0, len(members)))
+            block = xp.zeros((a1 - a0, len(members)), real)
             fill(group, a0, a1, block)
-            kernels.raise_to(block, members, self._states, rewards, a0, a1, s0, first, self.c_R, self.c_T, acc)
+            if self.engine.on_device:
+                kernels.raise_to(block, self.evaluator.rows.groups[group], states, rewards, a0, s0, first, *weights, acc)
+            else:
+                kernels.raise_to(block, members, states, rewards, a0, a1, s0, first, *weights, acc)
         return acc
 
 

@@ -281,7 +281,7 @@ def first_state(mdp: MDP, settings: Settings, policy: ArrayLike | None = None) -
     operator = MetricOperator(mdp.under(weights), settings.transport, device=settings.device, dtype=settings.dtype)
     n = mdp.n_states
     return LoopState(
-        0, weights, weights, np.zeros((n, n), operator.engine.dtype), operator, np.random.default_rng(settings.seed),
+        0, weights, weights, operator.engine.xp.zeros((n, n), operator.engine.dtype), operator, np.random.default_rng(settings.seed),
         0.1, np.zeros(n), Partition.from_labels(np.zeros(n, np.int64)), np.zeros(n),
     )  # fmt: skip
 
@@ -296,7 +296,8 @@ def advance(
     began = time.perf_counter()
     gamma = mdp.gamma
     chain = mdp.under(state.policy)
-    d, sweeps, change, iterations, metric_seconds = _measure(settings, state, chain)
+    measured, sweeps, change, iterations, metric_seconds = _measure(settings, state, chain)
+    d = state.operator.engine.to_host(measured)  # one copy a step, for the aggregation
     if lumping is None:
         partition = settings.aggregation(d)
     else:
@@ -337,7 +338,7 @@ def advance(
     state.measured = state.policy
     state.settled = ahead <= 1e-12 and change <= settings.early_stop and partition == state.partition
     state.policy, state.value, state.partition, state.abstract_value = new_policy, V, partition, V_abstract
-    state.distance = d
+    state.distance = measured
     state.k += 1
     return step
 
@@ -372,7 +373,7 @@ def finish(
     certificate = certify(mdp, V, V_error)
     state.operator.evaluator.finish()
     return PolicyRun(
-        state.policy, V, state.partition, state.distance, state.abstract_value, tuple(history), certificate,
+        state.policy, V, state.partition, state.operator.engine.to_host(state.distance), state.abstract_value, tuple(history), certificate,
         theorem_bounds(mdp, settings, history), status, best_value,
     )  # fmt: skip
 
@@ -413,12 +414,9 @@ def _measure(settings: Settings, state: LoopState, chain: Chain) -> tuple[NDArra
     """Sweep the metric of the policy's chain; returns (d̂, sweeps, last change, iterations, seconds)."""
     began = time.perf_counter()
     state.operator.follow(chain)
-    d = state.distance.copy() if settings.warm else np.zeros_like(state.distance)
-    change, iterations, sweep = np.inf, 0, 0
-    while sweep < settings.sweeps and change > settings.early_stop:
-        report = state.operator.sweep(d)
-        change, iterations, sweep = report.change, iterations + report.iterations, sweep + 1
-    return d, sweep, change, iterations, time.perf_counter() - began
+    d = state.distance.copy() if settings.warm else state.operator.engine.xp.zeros_like(state.distance)
+    sweeps, change, iterations = state.operator.sweep_until(d, settings.sweeps, settings.early_stop)
+    return d, sweeps, change, iterations, time.perf_counter() - began
 
 
 def _improve(mdp: MDP, settings: Settings, state: LoopState, Q: Floats, TV: Floats) -> tuple[Floats, float]:

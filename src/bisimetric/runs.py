@@ -214,7 +214,7 @@ def _save(folder: Path, state: LoopState) -> None:
         "k": state.k,
         "policy": state.policy,
         "measured": state.measured,
-        "distance": state.distance,
+        "distance": state.operator.engine.to_host(state.distance),
         "noise": state.noise,
         "value": state.value,
         "abstract_value": state.abstract_value,
@@ -245,7 +245,7 @@ def _restore(folder: Path, mdp: MDP, settings: Settings) -> LoopState | None:
         radius, diameter = (float(x) for x in data["extents"])
         partition = Partition(data["labels"], data["medoids"], radius, diameter)
         return LoopState(
-            int(data["k"]), data["policy"], data["measured"], data["distance"], operator, rng, float(data["noise"]),
+            int(data["k"]), data["policy"], data["measured"], operator.engine.to_device(data["distance"]), operator, rng, float(data["noise"]),
             data["value"], partition, data["abstract_value"], bool(data["settled"]),
         )  # fmt: skip
     except (zipfile.BadZipFile, zlib.error, struct.error, ValueError, LookupError, ArithmeticError, TypeError, EOFError,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from contextlib import nullcontext
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
@@ -36,12 +37,26 @@ def threads() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+class DeviceError(RuntimeError):
+    """A device that cannot be used or has too little memory; the message says what to do."""
+
+
 @dataclass(frozen=True)
 class Engine:
-    """The kernels of one device for one precision."""
+    """The kernels of one device for one precision, and the library of its arrays."""
 
     kernels: ModuleType
     dtype: np.dtype[Any]
+    xp: Any = np
+    on_device: bool = False  # whether arrays live apart from the host's memory
+
+    def to_device(self, array: Any) -> Any:
+        """An array of the host for the kernels; on the CPU it is the same one."""
+        return self.xp.asarray(array) if self.on_device else array
+
+    def to_host(self, array: Any) -> Any:
+        """An array of the kernels as one of NumPy; on the CPU it is the same one."""
+        return self.xp.asnumpy(array) if self.on_device and not isinstance(array, np.ndarray) else array
 
     @property
     def eps(self) -> float:
@@ -50,11 +65,16 @@ class Engine:
 
 
 def engine(device: str, dtype: str) -> Engine:
-    """The engine for device "cpu" and dtype "float64" or "float32"."""
-    if device != "cpu":
-        raise ValueError(f'device must be "cpu"; got {device!r}. This version has no kernels for another device.')
+    """The engine for device "cpu" or "cuda" and dtype "float64" or "float32"."""
+    if device not in ("cpu", "cuda"):
+        raise ValueError(f'device must be "cpu" or "cuda"; got {device!r}.')
     if dtype not in ("float64", "float32"):
         raise ValueError(f'dtype must be "float64" or "float32"; got {dtype!r}.')
+    if device == "cuda":
+        from . import gpu
+
+        gpu.check()
+        return Engine(gpu, np.dtype(dtype), gpu.cupy(), True)
     from . import cpu
 
     return Engine(cpu, np.dtype(dtype))
@@ -85,7 +105,9 @@ def single_thread() -> Any:
     """Context in which BLAS and LAPACK use one thread, so that results do not depend on how many there are."""
     global _BLAS
     if _BLAS is None:
-        from threadpoolctl import ThreadpoolController
-
+        try:
+            from threadpoolctl import ThreadpoolController
+        except ImportError:  # only rounding may then depend on the threads of BLAS
+            return nullcontext()
         _BLAS = ThreadpoolController()  # type: ignore[no-untyped-call]
     return _BLAS.limit(limits=1, user_api="blas")

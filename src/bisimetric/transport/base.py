@@ -149,7 +149,7 @@ class Evaluator(ABC):
 
     def __init__(self, engine: Engine, family: Family, p: float) -> None:
         self.engine, self.family, self.p = engine, family, p
-        self.cost: Array = np.empty((family.n_states, family.n_states), engine.dtype)
+        self.cost: Array = engine.xp.empty((family.n_states, family.n_states), engine.dtype)
 
     def prepare(self, d: Array, accuracy: float) -> None:
         """Take the ground distance d [S, S]; entries should be within `accuracy` of the truth."""
@@ -200,13 +200,13 @@ class Evaluator(ABC):
 
     def finish(self) -> None:
         """Free the arrays of the sweep; what is kept between sweeps stays."""
-        self.cost = np.empty((0, 0), self.engine.dtype)
+        self.cost = self.engine.xp.empty((0, 0), self.engine.dtype)
 
     def restart(self) -> None:
         """Undo `finish`."""
         n = self.family.n_states
         if self.cost.shape != (n, n):
-            self.cost = np.empty((n, n), self.engine.dtype)
+            self.cost = self.engine.xp.empty((n, n), self.engine.dtype)
 
 
 @dataclass(frozen=True)

@@ -37,6 +37,10 @@ class Exact(Transport):
         return "contraction: the theorem on (p, ζ)-Sinkhorn bisimulation metrics (eqs. 9 to 11) at λ = 0"
 
     def evaluator(self, engine: Engine, family: Family, keep: bool) -> Evaluator:
+        if engine.on_device:
+            from .device import ExactOnDevice
+
+            return ExactOnDevice(engine, family, self.p, keep)
         return ExactEvaluator(engine, family, self.p, keep)
 
     def kept_size(self, family: Family) -> int:

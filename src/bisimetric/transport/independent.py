@@ -37,6 +37,10 @@ class Independent(Transport):
         return "contraction: a fixed coupling, the limit ζ → ∞ of (p, ζ)-Sinkhorn bisimulation metrics"
 
     def evaluator(self, engine: Engine, family: Family, keep: bool) -> Evaluator:
+        if engine.on_device:
+            from .device import IndependentOnDevice
+
+            return IndependentOnDevice(engine, family, self)
         return IndependentEvaluator(engine, family, self.p, 0 if self.diagonal == "kept" else 1)
 
     def kept_size(self, family: Family) -> int:

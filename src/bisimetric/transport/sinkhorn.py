@@ -69,6 +69,10 @@ class Sinkhorn(Transport):
         return "none: the sharp Sinkhorn cost is neither monotone nor non-expansive in d"
 
     def evaluator(self, engine: Engine, family: Family, keep: bool) -> Evaluator:
+        if engine.on_device:
+            from .device import SinkhornOnDevice
+
+            return SinkhornOnDevice(engine, family, self, keep)
         return SinkhornEvaluator(engine, family, self, keep)
 
     def kept_size(self, family: Family) -> int:
@@ -109,6 +113,10 @@ class KLBall(Transport):
         return "contraction: the theorem on (p, ζ)-Sinkhorn bisimulation metrics (eqs. 9 to 11)"
 
     def evaluator(self, engine: Engine, family: Family, keep: bool) -> Evaluator:
+        if engine.on_device:
+            from .device import BallOnDevice
+
+            return BallOnDevice(engine, family, self, keep)
         return BallEvaluator(engine, family, self, keep)
 
     def kept_size(self, family: Family) -> int:
@@ -260,7 +268,7 @@ class BallEvaluator(Evaluator):
         super().__init__(engine, family, settings.p)
         self.settings = settings
         self.first = 0 if settings.diagonal == "kept" else 1
-        self.entropies = _entropies(family)
+        self.entropies = entropies(family)
         self.exact: Any = None
         if self._needs_exact():
             self.exact = ExactEvaluator(engine, family, settings.p, keep, self.first)
@@ -285,7 +293,7 @@ class BallEvaluator(Evaluator):
     def follow(self, family: Family) -> None:
         super().follow(family)
         self.kept.follow(family)
-        self.entropies = _entropies(family)
+        self.entropies = entropies(family)
         if self.exact is not None:
             self.exact.follow(family)
         elif self._needs_exact():
@@ -332,6 +340,6 @@ class BallEvaluator(Evaluator):
         )  # fmt: skip
 
 
-def _entropies(family: Family) -> Array:
+def entropies(family: Family) -> Array:
     """Shannon entropy of each row, in nats [N]."""
     return np.asarray(-np.add.reduceat(np.log(family.probs) * family.probs, family.indptr[:-1]))

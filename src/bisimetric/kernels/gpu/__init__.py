@@ -1,0 +1,33 @@
+"""CUDA kernels, on CuPy arrays: blocks of pairs, passes over the distances, and what a sweep reports.
+
+All calls are asynchronous on the current stream; reports gather in a tally on the device that is read once a sweep.
+"""
+
+from .dense import dense_independent_block, dense_matrix, dense_sinkhorn_block
+from .device import check, cupy, free_bytes
+from .fields import Tally, end_sweep, forget, hausdorff, power, raise_to, start_rows, write_chain, write_rows
+from .pairs import Rows, ball_block, bounds_block, exact_block, independent_block, sinkhorn_block
+
+__all__ = [
+    "Rows",
+    "Tally",
+    "ball_block",
+    "bounds_block",
+    "check",
+    "cupy",
+    "dense_independent_block",
+    "dense_matrix",
+    "dense_sinkhorn_block",
+    "end_sweep",
+    "exact_block",
+    "forget",
+    "free_bytes",
+    "hausdorff",
+    "independent_block",
+    "power",
+    "raise_to",
+    "sinkhorn_block",
+    "start_rows",
+    "write_chain",
+    "write_rows",
+]

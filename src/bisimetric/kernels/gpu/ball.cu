@@ -1,0 +1,235 @@
+// Transport inside a relative-entropy ball, and rigorous bounds on exact transport from entropic potentials.
+
+DEVICE inline double two_by_two_ball(double a, double b, double c00, double c01, double c10, double c11, double radius) {
+  double good = a * b, bad = c00 + c11 < c01 + c10 ? fmin(a, b) : fmax(0.0, a + b - 1.0);
+  if (relative_entropy(a, b, bad) <= radius) good = bad;
+  else
+    for (int k = 0; k < 60; ++k) {
+      const double t = 0.5 * (good + bad);
+      if (relative_entropy(a, b, t) <= radius) good = t; else bad = t;
+    }
+  return good * c00 + (a - good) * c01 + (b - good) * c10 + fmax(1.0 - a - b + good, 0.0) * c11;
+}
+
+// The next log λ: KL is nearly a power of λ, so a secant in logs, kept inside (low, high).
+DEVICE inline double next_trial(double log_reg, double miss, double last_reg, double last_miss, double low, double high) {
+  double guess = INFINITE;
+  if (isnan(last_reg)) guess = log_reg + 0.7 * miss;
+  else if (miss != last_miss) guess = log_reg - miss * (log_reg - last_reg) / (miss - last_miss);
+  return low < guess && guess < high ? guess : 0.5 * (low + high);
+}
+
+// Search λ until KL = radius. For each λ, value_λ − λ·radius bounds the answer from below (Lagrange); a plan with
+// KL ≤ radius bounds it from above. Returns the best lower bound; s.log_y and log_reg are the start and the end.
+template <int L>
+DEVICE double ball_pair(const Scaling& s, double radius, const i64* row_mass, const i64* column_mass, bool& warm,
+                        double& log_reg, double top, double tol, int limit, double accuracy, double& gap,
+                        u64& iterations) {
+  const double least = 0.3 * accuracy / (log((double)s.n) + log((double)s.m));
+  const double floor = log(fmin(fmax(least, 1e-8 * top), 1e-3 * top)), ceiling = log(1e7 * top);
+  double low = floor, high = ceiling, best = 0.0, part = 0.0, last_reg = NOT_A_NUMBER, last_miss = NOT_A_NUMBER;
+  log_reg = warm ? fmin(fmax(log_reg, floor), ceiling) : log(0.1 * top);
+  for (int i = 0; i < s.n; ++i)
+    for (int j = lane_of(L); j < s.m; j += L) part += s.a[i] * s.b[j] * s.cost[i * s.m + j];
+  double upper = sum<L>(part);
+  for (int trial = 0; trial < 80; ++trial) {
+    const double reg = exp(log_reg);
+    double error;
+    iterations += log_pair<L>(s, reg, row_mass, column_mass, warm, tol, limit, error);
+    warm = true;
+    const double cost = plan_cost<L>(s), value = dual_value<L>(s, reg), kl = fmax((value - cost) / reg, 0.0);
+    best = fmax(best, value - reg * radius);
+    if (kl <= radius) {
+      upper = fmin(upper, cost + 3.0 * error * top + reg * error * error);
+      high = log_reg;
+    } else low = log_reg;
+    if (upper - best <= accuracy || high - low < 1e-14) break;
+    if (high <= floor) {  // the ball holds even this nearly exact plan: it does not bind
+      const WideTree t = wide_tree(s.tree, s.n, s.m, s.cost);
+      solve<L, WIDE_SHIFT>(t, row_mass, column_mass, false, 1e-13 * top);
+      best = fmax(best, tree_value<L, WIDE_SHIFT>(t, 1.0 / 281474976710656.0));
+      sync<L>();
+      break;
+    }
+    const double miss = log(fmax(kl, 1e-300) / radius);
+    double guess = next_trial(log_reg, miss, last_reg, last_miss, low, high);
+    if (low == floor && guess < floor + 1.0) guess = floor;
+    last_reg = log_reg;
+    last_miss = miss;
+    for (int j = lane_of(L); j < s.m; j += L) {  // potentials, not scalings, carry over to another λ
+      const double mass = log(s.b[j]);
+      s.log_y[j] = mass + (s.log_y[j] - mass) * exp(log_reg - guess);
+    }
+    sync<L>();
+    log_reg = guess;
+  }
+  gap = fmax(upper - best, 0.0);
+  return best;
+}
+
+extern "C" __global__ void __launch_bounds__(128)
+ball_pairs(PAIR_ARGUMENTS, const i64* mass, const real* cost, double radius, const double* entropies, double inv_p,
+           double tol, i64 limit, double accuracy, i64 widest, double* work, i64 keep, i64 stride, double* kept,
+           real* out) {
+  EACH_THREAD(
+    PAIR_VALUES
+    if (tally->done) return;
+    const int L = LANES;
+    const int lane = lane_of(L);
+    const double top = double_of(tally->top);
+    const i64 warp = global_thread() / L, warps = all_threads() / L;
+    double* mine = work + warp * WORK_NUMBERS(widest);
+    double worst = 0.0;
+    u64 iterations = 0;
+    for (i64 p = warp; p < q.rows * q.n_members; p += warps) {
+      const i64 a = q.a0 + p / q.n_members, b = p % q.n_members;
+      if (b < a + q.first) continue;
+      const i64 lo = q.indptr[q.members[a]], to = q.indptr[q.members[b]];
+      const int n = (int)(q.indptr[q.members[a] + 1] - lo), m = (int)(q.indptr[q.members[b] + 1] - to);
+      double value, error = 0.0;
+      if (n == 1 || m == 1 || radius == 0.0) {
+        value = product_cost<L>(q, lo, n, to, m, cost);
+      } else if (n + m == 4) {
+        const real* x = cost + q.indices[lo] * q.n_states;
+        const real* y = cost + q.indices[lo + 1] * q.n_states;
+        const u32 z = q.indices[to], t = q.indices[to + 1];
+        value = two_by_two_ball(q.probs[lo], q.probs[to], x[z], x[t], y[z], y[t], radius);
+      } else if (radius >= fmin(entropies[q.members[a]], entropies[q.members[b]])) {
+        continue;  // exact transport, which the caller has put there
+      } else {
+        const Scaling s = work_space(mine, widest, n, m, q.probs + lo, q.probs + to);
+        gather<L>(q, lo, n, to, m, cost, s.cost);
+        double* store = keep ? kept + pair_number(q, a, b) * stride : kept;
+        bool warm = keep && !isnan(store[0]);
+        double log_reg = warm ? store[0] : 0.0;
+        if (warm)
+          for (int j = lane; j < m; j += L) s.log_y[j] = store[1 + j];
+        sync<L>();
+        value = ball_pair<L>(s, radius, mass + lo, mass + to, warm, log_reg, top, tol, (int)limit, accuracy, error,
+                             iterations);
+        if (keep) {
+          for (int j = lane; j < m; j += L) store[1 + j] = s.log_y[j];
+          if (lane == 0) store[0] = log_reg;
+        }
+        sync<L>();
+      }
+      const double answer = root(value, inv_p);
+      if (error > 0.0) worst = fmax(worst, root(value + error, inv_p) - answer);
+      if (lane == 0) out[(a - q.a0) * q.n_members + b] = (real)answer;
+    }
+    if (lane == 0) {
+      raise(&tally->error, worst);
+      if (iterations) atomicAdd(&tally->iterations, iterations);
+    }
+  );
+}
+
+// ⟨ω̃, C⟩ for the plan made feasible: excess columns are cut, what is missing is spread.
+template <int L> DEVICE double rounded_cost(const Scaling& s) {
+  const int n = s.n, m = s.m, lane = lane_of(L);
+  double* cut = s.q;
+  double* short_a = s.x;
+  double* short_b = s.y;
+  for (int j = lane; j < m; j += L) {
+    double total = 0.0;
+    for (int i = 0; i < n; ++i) total += s.kernel[i * m + j];
+    cut[j] = total > 0.0 ? fmin(1.0, s.b[j] / total) : 0.0;
+    short_b[j] = fmax(s.b[j] - total * cut[j], 0.0);
+  }
+  sync<L>();
+  double total = 0.0, missing = 0.0;
+  for (int i = lane; i < n; i += L) {
+    double row = 0.0;
+    for (int j = 0; j < m; ++j) {
+      const double part = s.kernel[i * m + j] * cut[j];
+      row += part;
+      total += part * s.cost[i * m + j];
+    }
+    short_a[i] = fmax(s.a[i] - row, 0.0);
+    missing += short_a[i];
+  }
+  sync<L>();
+  missing = sum<L>(missing);
+  if (missing > 0.0)
+    for (int i = lane; i < n; i += L)
+      for (int j = 0; j < m; ++j) total += short_a[i] * short_b[j] / missing * s.cost[i * m + j];
+  sync<L>();
+  return sum<L>(total);
+}
+
+// ⟨f, a⟩ + ⟨g, b⟩ after two C-transforms of f (in s.log_x), which make it dual feasible and improve it.
+template <int L> DEVICE double transformed_value(const Scaling& s) {
+  double total = 0.0;
+  for (int j = lane_of(L); j < s.m; j += L) {
+    double low = INFINITE;
+    for (int i = 0; i < s.n; ++i) low = fmin(low, s.cost[i * s.m + j] - s.log_x[i]);
+    s.step[j] = low;
+    total += s.b[j] * low;
+  }
+  sync<L>();
+  for (int i = lane_of(L); i < s.n; i += L) {
+    double low = INFINITE;
+    for (int j = 0; j < s.m; ++j) low = fmin(low, s.cost[i * s.m + j] - s.step[j]);
+    total += s.a[i] * low;
+  }
+  sync<L>();
+  return sum<L>(total);
+}
+
+template <int L, class T>
+DEVICE void bound_all(const Pairs& q, Tally* tally, const i64* mass, const real* cost, double reg, bool own_reg,
+                      double inv_p, double tol, int limit, i64 widest, double* work, bool keep, i64 stride,
+                      const T* kept, real* lower, real* upper) {
+  const int lane = lane_of(L);
+  const double top = double_of(tally->top);
+  const i64 warp = global_thread() / L, warps = all_threads() / L;
+  for (i64 p = warp; p < q.rows * q.n_members; p += warps) {
+    const i64 a = q.a0 + p / q.n_members, b = p % q.n_members;
+    if (b <= a) continue;
+    const i64 lo = q.indptr[q.members[a]], to = q.indptr[q.members[b]];
+    const int n = (int)(q.indptr[q.members[a] + 1] - lo), m = (int)(q.indptr[q.members[b] + 1] - to);
+    double low, high;
+    if (n == 1 || m == 1) {
+      low = high = product_cost<L>(q, lo, n, to, m, cost);
+    } else if (n + m == 4) {
+      const real* x = cost + q.indices[lo] * q.n_states;
+      const real* y = cost + q.indices[lo + 1] * q.n_states;
+      const u32 z = q.indices[to], t = q.indices[to + 1];
+      low = high = two_by_two(q.probs[lo], q.probs[to], x[z], x[t], y[z], y[t]);
+    } else {
+      const Scaling s = work_space(work + warp * WORK_NUMBERS(widest), widest, n, m, q.probs + lo, q.probs + to);
+      gather<L>(q, lo, n, to, m, cost, s.cost);
+      const T* store = keep ? kept + pair_number(q, a, b) * stride : kept;
+      const bool warm = keep && !isnan((double)store[0]);
+      const double strength = own_reg ? (warm ? exp((double)store[0]) : 0.01 * top) : reg;
+      for (int j = lane; j < m; j += L) s.log_y[j] = warm ? (double)store[j + (own_reg ? 1 : 0)] : log(s.b[j]);
+      sync<L>();
+      double error;
+      log_pair<L>(s, strength, mass + lo, mass + to, true, tol, limit, error);
+      for (int i = lane; i < n; i += L) s.log_x[i] = strength * (s.log_x[i] - log(s.a[i]));
+      sync<L>();
+      low = fmax(transformed_value<L>(s), 0.0);
+      high = rounded_cost<L>(s);
+    }
+    if (lane == 0) {
+      // Stored numbers may be rounded towards the truth; what that takes away is given back.
+      const double slack = sizeof(real) == 4 ? 1.2e-7 : 0.0;
+      lower[p] = (real)(root(low, inv_p) * (1.0 - slack));
+      upper[p] = (real)(root(high, inv_p) * (1.0 + slack));
+    }
+  }
+}
+
+extern "C" __global__ void __launch_bounds__(128)
+bound_pairs(PAIR_ARGUMENTS, const i64* mass, const real* cost, double reg, i64 own_reg, double inv_p, double tol,
+            i64 limit, i64 widest, double* work, i64 keep, i64 stride, const void* kept, real* lower, real* upper) {
+  EACH_THREAD(
+    PAIR_VALUES
+    if (own_reg)
+      bound_all<LANES>(q, tally, mass, cost, reg, true, inv_p, tol, (int)limit, widest, work, keep != 0, stride,
+                       (const double*)kept, lower, upper);
+    else
+      bound_all<LANES>(q, tally, mass, cost, reg, false, inv_p, tol, (int)limit, widest, work, keep != 0, stride,
+                       (const real*)kept, lower, upper);
+  );
+}

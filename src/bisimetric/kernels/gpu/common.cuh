@@ -1,0 +1,113 @@
+// What all kernels share. REAL is the type of the stored distances (float or double), set by the builder.
+//
+// The same text compiles as CUDA C++ and, for tests without a GPU, as plain C++: there a warp has one lane, and a
+// launch is a loop over its blocks and threads. Functions of one pair work with LANES lanes in step.
+#ifndef REAL
+#define REAL double
+#endif
+typedef REAL real;
+typedef long long i64;
+typedef unsigned long long u64;
+typedef unsigned int u32;
+
+#ifdef __CUDACC__
+#define LANES 32
+#define DEVICE __device__
+#define EACH_THREAD(...) ([&] { __VA_ARGS__ })()
+#define INFINITE __longlong_as_double(0x7ff0000000000000LL)
+#define NOT_A_NUMBER __longlong_as_double(0x7ff8000000000000LL)
+DEVICE inline i64 global_thread() { return (i64)blockIdx.x * blockDim.x + threadIdx.x; }
+DEVICE inline i64 all_threads() { return (i64)gridDim.x * blockDim.x; }
+DEVICE inline int lane_of(int lanes) { return lanes == 1 ? 0 : threadIdx.x & 31; }
+DEVICE inline u64 bits_of(double x) { return (u64)__double_as_longlong(x); }
+DEVICE inline double double_of(u64 x) { return __longlong_as_double((i64)x); }
+#else
+#include <cmath>
+#include <cstring>
+#include <limits>
+using std::exp; using std::fabs; using std::fmax; using std::fmin; using std::isnan; using std::log; using std::pow;
+using std::sqrt;
+#define LANES 1
+#define DEVICE
+#define __global__
+#define __launch_bounds__(...)
+#define INFINITE std::numeric_limits<double>::infinity()
+#define NOT_A_NUMBER std::numeric_limits<double>::quiet_NaN()
+struct Dim3 { int x, y; };
+static Dim3 blockIdx, threadIdx, gridDim, blockDim;
+extern "C" void launch_shape(int gx, int gy, int bx) { gridDim = {gx, gy}; blockDim = {bx, 1}; }
+extern "C" int lanes_of_a_warp() { return LANES; }
+#define EACH_THREAD(...)                                                       \
+  for (blockIdx.y = 0; blockIdx.y < gridDim.y; ++blockIdx.y)                   \
+    for (blockIdx.x = 0; blockIdx.x < gridDim.x; ++blockIdx.x)                 \
+      for (threadIdx.x = 0; threadIdx.x < blockDim.x; ++threadIdx.x)           \
+  [&] { __VA_ARGS__ }()
+DEVICE inline i64 global_thread() { return (i64)blockIdx.x * blockDim.x + threadIdx.x; }
+DEVICE inline i64 all_threads() { return (i64)gridDim.x * blockDim.x; }
+DEVICE inline int lane_of(int) { return 0; }
+DEVICE inline u64 bits_of(double x) { u64 y; std::memcpy(&y, &x, 8); return y; }
+DEVICE inline double double_of(u64 x) { double y; std::memcpy(&y, &x, 8); return y; }
+template <class T> DEVICE T atomicAdd(T* at, T x) { T old = *at; *at += x; return old; }
+template <class T> DEVICE T atomicMax(T* at, T x) { T old = *at; *at = old > x ? old : x; return old; }
+#endif
+
+// What a sweep reports; every field has 8 bytes. Doubles are stored by their bits: for numbers ≥ 0 these are ordered.
+struct Tally {
+  u64 top, rise, fall, error, iterations, left, done, sweeps;
+  u64 last_top, last_error, change, spare;
+};
+
+template <int L> DEVICE inline void sync() {
+#ifdef __CUDACC__
+  if (L > 1) __syncwarp();
+#endif
+}
+
+template <int L, class T> DEVICE inline T sum(T x) {
+#ifdef __CUDACC__
+  if (L > 1)
+    for (int k = 16; k > 0; k >>= 1) x += __shfl_xor_sync(~0u, x, k);
+#endif
+  return x;
+}
+
+template <int L, class T> DEVICE inline T largest(T x) {
+#ifdef __CUDACC__
+  if (L > 1)
+    for (int k = 16; k > 0; k >>= 1) { T other = __shfl_xor_sync(~0u, x, k); x = x > other ? x : other; }
+#endif
+  return x;
+}
+
+template <int L, class T> DEVICE inline T smallest(T x) {
+#ifdef __CUDACC__
+  if (L > 1)
+    for (int k = 16; k > 0; k >>= 1) { T other = __shfl_xor_sync(~0u, x, k); x = x < other ? x : other; }
+#endif
+  return x;
+}
+
+DEVICE inline void raise(u64* field, double x) {
+  u64 bits = bits_of(x);
+  if (x > 0.0 && bits > *field) atomicMax(field, bits);
+}
+
+DEVICE inline double root(double x, double inv_p) { return inv_p == 1.0 ? x : pow(fmax(x, 0.0), inv_p); }
+
+// The rows that a launch compares: members[a] for a0 ≤ a < a0 + rows against members[b] for b ≥ a + first.
+struct Pairs {
+  const i64* indptr; const u32* indices; const double* probs; const i64* members;
+  i64 n_members, a0, rows, first, n_states;
+};
+
+// Where a pair stands among the pairs of its group, row by row.
+DEVICE inline i64 pair_number(const Pairs& q, i64 a, i64 b) {
+  return a * (q.n_members - q.first) - a * (a - 1) / 2 + b - a - q.first;
+}
+
+#define PAIR_ARGUMENTS                                                                                      \
+  const Tally* shared_tally, const i64* indptr, const u32* indices, const double* probs, const i64* members, \
+      i64 n_members, i64 a0, i64 rows, i64 first, i64 n_states
+#define PAIR_VALUES                                                                                          \
+  Tally* tally = (Tally*)shared_tally;                                                                       \
+  Pairs q = {indptr, indices, probs, members, n_members, a0, rows, first, n_states};

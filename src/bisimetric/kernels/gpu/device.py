@@ -1,0 +1,115 @@
+"""The CUDA device: CuPy loaded when it is needed, kernels compiled at run time, and errors that say what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..select import DeviceError
+
+_HEADERS = ("common.cuh", "simplex.cuh", "scaling.cuh", "strips.cuh")
+_OLDEST = (12, 0)  # of the CUDA driver
+_CALLS: dict[Any, Any] = {}
+
+
+def cupy() -> Any:
+    """CuPy, or a clear error."""
+    try:
+        import cupy as module
+    except ImportError as error:
+        raise DeviceError(
+            f'device="cuda" needs CuPy, which could not be loaded ({error}). Install it with '
+            'pip install "bisimetric[gpu]", or use device="cpu".'
+        ) from None
+    return module
+
+
+@cache
+def check() -> None:
+    """Raise `DeviceError` unless there is a device to work on."""
+    cuda = cupy().cuda
+    failed = cuda.runtime.CUDARuntimeError
+    try:
+        driver = cuda.runtime.driverGetVersion()
+    except failed as error:
+        raise DeviceError(f"no CUDA driver answers ({error}). Install NVIDIA's driver, or use device=\"cpu\".") from None
+    version = (driver // 1000, driver % 1000 // 10)
+    if driver == 0:
+        raise DeviceError('no CUDA driver is installed. Install NVIDIA\'s driver, or use device="cpu".')
+    if version < _OLDEST:
+        raise DeviceError(
+            f"the CUDA driver supports version {version[0]}.{version[1]}; {_OLDEST[0]}.{_OLDEST[1]} or newer is "
+            'needed. Update the driver, or use device="cpu".'
+        )
+    try:
+        count = cuda.runtime.getDeviceCount()
+    except failed as error:
+        raise DeviceError(
+            f'no CUDA device can be used ({error}). Check nvidia-smi and CUDA_VISIBLE_DEVICES, or use device="cpu".'
+        ) from None
+    if count == 0:
+        raise DeviceError('no CUDA device was found. Check CUDA_VISIBLE_DEVICES, or use device="cpu".')
+
+
+def source(name: str) -> str:
+    """The text of a kernel file with what it builds on."""
+    folder = Path(__file__).parent
+    return "\n".join((folder / part).read_text(encoding="utf-8") for part in (*_HEADERS, name))
+
+
+def options(dtype: np.dtype[Any]) -> tuple[str, ...]:
+    """How kernels are compiled; the fast arithmetic touches single precision only."""
+    kind = "double" if dtype == np.float64 else "float"
+    return ("-std=c++17", f"-DREAL={kind}", *(("--use_fast_math",) if kind == "float" else ()))
+
+
+def kernel(file: str, name: str, dtype: np.dtype[Any]) -> Any:
+    """A compiled kernel."""
+    key = (file, name, dtype.char)
+    if key not in _CALLS:
+        if (file, dtype.char) not in _CALLS:
+            try:
+                module = cupy().RawModule(code=source(file), options=options(dtype))
+                module.get_function  # noqa: B018
+            except Exception as error:
+                raise DeviceError(f"{file} could not be compiled for this device: {error}") from None
+            _CALLS[file, dtype.char] = module
+        _CALLS[key] = _CALLS[file, dtype.char].get_function(name)
+    return _CALLS[key]
+
+
+@cache
+def lanes() -> int:
+    """Threads that work on one pair: a warp."""
+    return int(getattr(cupy(), "lanes_of_a_warp", 32))
+
+
+@cache
+def processors() -> int:
+    """Multiprocessors of the device."""
+    return int(cupy().cuda.Device().attributes["MultiProcessorCount"])
+
+
+def launch(file: str, name: str, dtype: np.dtype[Any], blocks: int | tuple[int, int], threads: int,
+           arguments: Sequence[Any], shared: int = 0) -> None:  # fmt: skip
+    """Start a kernel on the current stream."""
+    call = kernel(file, name, dtype)
+    grid = (blocks,) if isinstance(blocks, int) else blocks
+    call(grid, (threads,), tuple(arguments), shared_mem=shared)
+
+
+def over(count: int) -> tuple[int, int]:
+    """(blocks, threads) for a loop over `count` entries."""
+    threads = 8 * lanes()
+    return max(1, min(-(-count // threads), 16 * processors())), threads
+
+
+def free_bytes() -> int:
+    """Device memory that can still be had, what CuPy holds back included."""
+    module = cupy()
+    free, _ = module.cuda.runtime.memGetInfo()
+    return int(free) + int(module.get_default_memory_pool().free_bytes())

@@ -1,0 +1,169 @@
+// Passes over the distances: ground cost, comparison of choices, the new distances and what changed.
+
+extern "C" __global__ void power_max(Tally* tally, const real* d, i64 count, double p, real* cost) {
+  EACH_THREAD(
+    if (tally->done) return;
+    double top = 0.0;
+    for (i64 k = global_thread(); k < count; k += all_threads()) {
+      double x = (double)d[k];
+      if (p == 2.0) x *= x;
+      else if (p != 1.0) x = pow(x, p);
+      cost[k] = (real)x;
+      top = fmax(top, x);
+    }
+    top = largest<LANES>(top);
+    if (lane_of(LANES) == 0) raise(&tally->top, top);
+  );
+}
+
+// d = the distances of rows s0 … of a chain from their transports [rows, S], on either side of the diagonal.
+extern "C" __global__ void write_chain(Tally* tally, const real* transports, i64 s0, i64 rows, i64 n, i64 first,
+                                       const double* rewards, double c_R, double c_T, real* d) {
+  EACH_THREAD(
+    if (tally->done) return;
+    double rise = 0.0, fall = 0.0;
+    if (global_thread() == 0) tally->left = 0;
+    for (i64 k = global_thread(); k < rows * n; k += all_threads()) {
+      const i64 s = s0 + k / n, t = k % n;
+      if (t < s + first) {
+        if (t == s) d[s * n + s] = 0;
+        continue;
+      }
+      const real x = (real)(c_R * fabs(rewards[s] - rewards[t]) + c_T * (double)transports[k]);
+      const double change = (double)x - (double)d[s * n + t];
+      rise = fmax(rise, change);
+      fall = fmax(fall, -change);
+      d[s * n + t] = x;
+      d[t * n + s] = x;
+    }
+    rise = largest<LANES>(rise);
+    fall = largest<LANES>(fall);
+    if (lane_of(LANES) == 0) { raise(&tally->rise, rise); raise(&tally->fall, fall); }
+  );
+}
+
+extern "C" __global__ void start_rows(const i64* label_set, double largest_distance, i64 s0, i64 rows, i64 n, real* acc) {
+  EACH_THREAD(
+    for (i64 k = global_thread(); k < rows * n; k += all_threads())
+      acc[k] = (real)(label_set[s0 + k / n] != label_set[k % n] ? largest_distance : 0.0);
+  );
+}
+
+extern "C" __global__ void raise_to(const real* block, const i64* members, i64 n_members, const i64* states,
+                                    const double* rewards, i64 a0, i64 rows, i64 s0, i64 first, double c_R, double c_T,
+                                    i64 n, real* acc) {
+  EACH_THREAD(
+    for (i64 k = global_thread(); k < rows * n_members; k += all_threads()) {
+      const i64 a = a0 + k / n_members, b = k % n_members;
+      if (b < a + first) continue;
+      const i64 x = members[a], y = members[b];
+      real* at = acc + (states[x] - s0) * n + states[y];
+      *at = (real)fmax((double)*at, c_R * fabs(rewards[x] - rewards[y]) + c_T * (double)block[k]);
+    }
+  );
+}
+
+// Hausdorff distance of the choices of s and t; states whose labels differ are as far apart as can be.
+extern "C" __global__ void hausdorff(const real* block, const i64* choice_ptr, const double* rewards,
+                                     const i64* label_set, double largest_distance, i64 s0, i64 rows, i64 first,
+                                     double c_R, double c_T, i64 n, i64 n_choices, real* acc) {
+  EACH_THREAD(
+    for (i64 k = global_thread(); k < rows * n; k += all_threads()) {
+      const i64 s = s0 + k / n, t = k % n, top = choice_ptr[s0];
+      if (t < s + first) continue;
+      double worst = 0.0;
+      for (int side = 0; side < 2; ++side) {
+        const i64 one = side ? t : s, other = side ? s : t;
+        for (i64 x = choice_ptr[one]; x < choice_ptr[one + 1]; ++x) {
+          double low = INFINITE;
+          for (i64 y = choice_ptr[other]; y < choice_ptr[other + 1]; ++y) {
+            const i64 i = x < y ? x : y, j = x < y ? y : x;
+            const double w = (double)block[(i - top) * n_choices + j];
+            low = fmin(low, c_R * fabs(rewards[x] - rewards[y]) + c_T * w);
+          }
+          worst = fmax(worst, low);
+        }
+      }
+      acc[k] = (real)(label_set[s] != label_set[t] ? largest_distance : worst);
+    }
+  );
+}
+
+extern "C" __global__ void write_rows(Tally* tally, const real* acc, i64 s0, i64 rows, i64 n, i64 first, real* d) {
+  EACH_THREAD(
+    if (tally->done) return;
+    double rise = 0.0, fall = 0.0;
+    if (global_thread() == 0) tally->left = 0;
+    for (i64 k = global_thread(); k < rows * n; k += all_threads()) {
+      const i64 s = s0 + k / n, t = k % n;
+      if (t < s + first) {
+        if (t == s) d[s * n + s] = 0;
+        continue;
+      }
+      const double change = (double)acc[k] - (double)d[s * n + t];
+      rise = fmax(rise, change);
+      fall = fmax(fall, -change);
+      d[s * n + t] = acc[k];
+      d[t * n + s] = acc[k];
+    }
+    rise = largest<LANES>(rise);
+    fall = largest<LANES>(fall);
+    if (lane_of(LANES) == 0) { raise(&tally->rise, rise); raise(&tally->fall, fall); }
+  );
+}
+
+// Close a sweep: what it reported becomes readable; where nothing changed by more than `stop`, later sweeps do nothing.
+extern "C" __global__ void end_sweep(Tally* tally, double stop) {
+  EACH_THREAD(
+    if (global_thread() != 0 || tally->done) return;
+    const double rise = double_of(tally->rise), fall = double_of(tally->fall);
+    tally->change = bits_of(fmax(rise, fall));
+    tally->last_top = tally->top;
+    tally->last_error = tally->error;
+    tally->top = tally->rise = tally->fall = tally->error = 0;
+    tally->sweeps += 1;
+    if (fmax(rise, fall) <= stop) tally->done = 1;
+  );
+}
+
+// mean[a − a0, t] = Σ_i a_i C[i, t], and then the expected distance under independence.
+extern "C" __global__ void mean_costs(PAIR_ARGUMENTS, const real* cost, real* mean) {
+  EACH_THREAD(
+    PAIR_VALUES
+    if (tally->done) return;
+    for (i64 k = global_thread(); k < q.rows * q.n_states; k += all_threads()) {
+      const i64 row = q.members[q.a0 + k / q.n_states], t = k % q.n_states;
+      double total = 0.0;
+      for (i64 i = q.indptr[row]; i < q.indptr[row + 1]; ++i) total += q.probs[i] * (double)cost[q.indices[i] * q.n_states + t];
+      mean[k] = (real)total;
+    }
+  );
+}
+
+extern "C" __global__ void independent_pairs(PAIR_ARGUMENTS, const real* mean, double inv_p, real* out) {
+  EACH_THREAD(
+    PAIR_VALUES
+    if (tally->done) return;
+    for (i64 k = global_thread(); k < q.rows * q.n_members; k += all_threads()) {
+      const i64 a = k / q.n_members, b = k % q.n_members;
+      if (b < q.a0 + a + q.first) continue;
+      const i64 row = q.members[b];
+      double total = 0.0;
+      for (i64 j = q.indptr[row]; j < q.indptr[row + 1]; ++j) total += q.probs[j] * (double)mean[a * q.n_states + q.indices[j]];
+      out[k] = (real)root(total, inv_p);
+    }
+  );
+}
+
+// Forget what was kept of pairs of which one row has other successors than before.
+extern "C" __global__ void forget(i64 n_members, i64 first, const unsigned char* same, i64 bytes, unsigned char* kept,
+                                  unsigned char cold) {
+  EACH_THREAD(
+    for (i64 k = global_thread(); k < n_members * n_members; k += all_threads()) {
+      const i64 a = k / n_members, b = k % n_members;
+      if (b < a + first || (same[a] && same[b])) continue;
+      const i64 pair = a * (n_members - first) - a * (a - 1) / 2 + b - a - first;
+      for (i64 x = 0; x < bytes; ++x) kept[pair * bytes + x] = cold;
+    }
+  );
+}

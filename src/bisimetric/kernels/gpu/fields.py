@@ -1,0 +1,127 @@
+"""Passes over the distances on the device, and the tally of what sweeps report."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .device import cupy, launch, over
+
+_FIELDS = ("top", "rise", "fall", "error", "iterations", "left", "done", "sweeps", "last_top", "last_error", "change")
+_COUNTS = ("iterations", "left", "done", "sweeps")
+
+
+class Reading(NamedTuple):
+    """A tally as read on the host; see `Tally` in common.cuh."""
+
+    top: float
+    rise: float
+    fall: float
+    error: float
+    iterations: int
+    left: int
+    done: int
+    sweeps: int
+    last_top: float
+    last_error: float
+    change: float
+
+
+class Tally:
+    """What sweeps report, on the device."""
+
+    def __init__(self) -> None:
+        self.array = cupy().zeros(len(_FIELDS) + 1, np.int64)
+
+    def clear(self) -> None:
+        self.array.fill(0)
+
+    def add(self, iterations: int, error: float) -> None:
+        """Report from the host."""
+        xp = cupy()
+        self.array[4] += iterations
+        self.array[3] = xp.maximum(self.array[3], int(np.float64(error).view(np.int64)))  # numbers ≥ 0 by their bits
+
+    def set_left(self, count: int) -> None:
+        """Say how many pairs are listed."""
+        self.array[5] = count
+
+    def read(self) -> Reading:
+        """Wait for the device and read all of it."""
+        counts = cupy().asnumpy(self.array)
+        numbers = counts.view(np.float64)
+        return Reading(
+            *(int(counts[k]) if name in _COUNTS else float(numbers[k]) for k, name in enumerate(_FIELDS))
+        )
+
+
+def power(tally: Tally, d: Any, p: float, cost: Any) -> None:
+    """cost = d^p; its largest entry goes into the tally."""
+    blocks, threads = over(d.size)
+    launch("fields.cu", "power_max", d.dtype, blocks, threads, (tally.array, d, np.int64(d.size), np.float64(p), cost))
+
+
+def write_chain(tally: Tally, transports: Any, s0: int, first: int, rewards: Any, c_R: float, c_T: float, d: Any) -> None:
+    """d = c_R |Δr| + c_T W for rows s0 … of a chain, on either side of the diagonal."""
+    rows, n = transports.shape
+    blocks, threads = over(transports.size)
+    launch("fields.cu", "write_chain", d.dtype, blocks, threads, (
+        tally.array, transports, np.int64(s0), np.int64(rows), np.int64(n), np.int64(first), rewards, np.float64(c_R),
+        np.float64(c_T), d,
+    ))  # fmt: skip
+
+
+def start_rows(label_set: Any, largest: float, s0: int, acc: Any) -> None:
+    """acc[s − s0, t] = the largest distance where s and t offer different actions, else 0."""
+    rows, n = acc.shape
+    blocks, threads = over(acc.size)
+    launch("fields.cu", "start_rows", acc.dtype, blocks, threads,
+           (label_set, np.float64(largest), np.int64(s0), np.int64(rows), np.int64(n), acc))  # fmt: skip
+
+
+def raise_to(
+    block: Any, members: Any, states: Any, rewards: Any, a0: int, s0: int, first: int, c_R: float, c_T: float, acc: Any
+) -> None:
+    """acc = max(acc, c_R |Δr| + c_T W) for the pairs of one label."""
+    rows, n_members = block.shape
+    blocks, threads = over(block.size)
+    launch("fields.cu", "raise_to", acc.dtype, blocks, threads, (
+        block, members, np.int64(n_members), states, rewards, np.int64(a0), np.int64(rows), np.int64(s0),
+        np.int64(first), np.float64(c_R), np.float64(c_T), np.int64(acc.shape[1]), acc,
+    ))  # fmt: skip
+
+
+def hausdorff(
+    block: Any, choice_ptr: Any, rewards: Any, label_set: Any, largest: float, s0: int, first: int, c_R: float,
+    c_T: float, acc: Any,
+) -> None:  # fmt: skip
+    """acc = Hausdorff distance of the choices of two states; the largest one where their labels differ."""
+    rows, n = acc.shape
+    blocks, threads = over(acc.size)
+    launch("fields.cu", "hausdorff", acc.dtype, blocks, threads, (
+        block, choice_ptr, rewards, label_set, np.float64(largest), np.int64(s0), np.int64(rows), np.int64(first),
+        np.float64(c_R), np.float64(c_T), np.int64(n), np.int64(block.shape[1]), acc,
+    ))  # fmt: skip
+
+
+def write_rows(tally: Tally, acc: Any, s0: int, first: int, d: Any) -> None:
+    """Put acc into d[s, t] and d[t, s], t ≥ s + first; rise and fall go into the tally."""
+    rows, n = acc.shape
+    blocks, threads = over(acc.size)
+    launch("fields.cu", "write_rows", d.dtype, blocks, threads,
+           (tally.array, acc, np.int64(s0), np.int64(rows), np.int64(n), np.int64(first), d))  # fmt: skip
+
+
+def end_sweep(tally: Tally, stop: float, dtype: Any) -> None:
+    """Close a sweep; where nothing changed by more than `stop`, later sweeps do nothing."""
+    launch("fields.cu", "end_sweep", dtype, 1, 1, (tally.array, np.float64(stop)))
+
+
+def forget(kept: Any, n_members: int, first: int, same: Any, cold: int) -> None:
+    """Make pairs cold of which one row has other successors than before; kept is [pairs, …]."""
+    blocks, threads = over(n_members * n_members)
+    width = kept[0].nbytes if len(kept) else 0
+    launch("fields.cu", "forget", np.dtype(np.float64), blocks, threads, (
+        np.int64(n_members), np.int64(first), same, np.int64(width), kept, np.uint8(cold),
+    ))  # fmt: skip

@@ -1,0 +1,231 @@
+"""Blocks of pairs on the device: which kernel runs for which supports, and its work space."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..select import DeviceError
+from .device import cupy, free_bytes, lanes, launch, over, processors
+from .fields import Tally
+
+_UNITS = 2.0**48  # masses of the exact solver add up to this
+_WORK_SHARE = 0.25  # of the free memory, for work spaces of warps
+_STRIP_BYTES = 24 << 20
+SMALL = (4, 8)  # widths of the kernels with one thread a pair
+WARP = (16, 24, 32)  # and with one warp a pair
+
+
+class Rows:
+    """The rows of one family on the device, ready for the kernels."""
+
+    def __init__(self, indptr: Any, indices: Any, probs: Any, groups: tuple[Any, ...], n_states: int, dtype: Any) -> None:
+        xp = cupy()
+        self.dtype, self.n_states = np.dtype(dtype), n_states
+        self.sizes = np.diff(indptr)
+        self.host_groups, self.groups = groups, [xp.asarray(np.ascontiguousarray(g, np.int64)) for g in groups]
+        self.widest = [int(self.sizes[g].max()) for g in groups]
+        self.indptr, self.indices = xp.asarray(indptr), xp.asarray(np.ascontiguousarray(indices, np.uint32))
+        self._host = indptr, indices
+        self.set_probs(probs)
+        self.work: Any = None
+        self.work_shape = (0, 0)
+        self.list: Any = None
+
+    def set_probs(self, probs: Any) -> None:
+        """Take other probabilities on the same successors."""
+        xp = cupy()
+        self.probs = xp.asarray(probs)
+        self._host_probs = probs
+        self._mass: Any = None
+        self._slots: dict[tuple[int, int], Any] = {}
+
+    @property
+    def mass(self) -> Any:
+        """Integer masses of the entries; each row adds up to 2^48 exactly."""
+        if self._mass is None:
+            self._mass = cupy().asarray(integer_masses(self._host[0], self._host_probs))
+        return self._mass
+
+    def slots(self, group: int, width: int) -> tuple[Any, Any, Any]:
+        """(successors, probabilities, masses) of a group's rows, transposed and padded [width, members]."""
+        if (group, width) not in self._slots:
+            xp = cupy()
+            members = self.host_groups[group]
+            starts, sizes = self._host[0][members], self.sizes[members]
+            place = np.arange(width)[:, None]
+            inside = place < np.minimum(sizes, width)
+            at = starts + np.where(inside, place, 0)
+            probs = np.where(inside, self._host_probs[at], 0.0).astype(self.dtype)
+            mass = np.where(inside, integer_masses(self._host[0], self._host_probs)[at], 0)
+            self._slots[group, width] = tuple(
+                xp.asarray(np.ascontiguousarray(x)) for x in (self._host[1][at].astype(np.uint32), probs, mass)
+            )
+        return self._slots[group, width]
+
+    def arguments(self, tally: Tally, group: int, a0: int, rows: int, first: int) -> tuple[Any, ...]:
+        """PAIR_ARGUMENTS of the kernels."""
+        members = self.groups[group]
+        return (
+            tally.array, self.indptr, self.indices, self.probs, members, np.int64(len(members)), np.int64(a0),
+            np.int64(rows), np.int64(first), np.int64(self.n_states),
+        )  # fmt: skip
+
+    def work_space(self, per_warp: int, pairs: int) -> tuple[int, Any]:
+        """(blocks, work space) for `per_warp` numbers a warp and at most `pairs` pairs."""
+        warps = 4  # of a block
+        wanted = max(1, min(-(-pairs // warps), 8 * processors()))
+        if self.work is None or self.work_shape[0] < per_warp or self.work_shape[1] < wanted:
+            self.work = None
+            fits = int(_WORK_SHARE * free_bytes() / (8 * per_warp * warps))
+            if fits < 1:
+                raise DeviceError(
+                    f"a pair of supports needs {8e-9 * per_warp * warps:.3g} GB of work space, and "
+                    f'{1e-9 * free_bytes():.3g} GB of device memory are free. Use device="cpu".'
+                )
+            self.work_shape = (per_warp, wanted)
+            self.work = cupy().empty(per_warp * warps * min(wanted, fits), np.float64)
+        return min(wanted, self.work.size // (per_warp * warps)), self.work
+
+    def list_pairs(self, places: Any) -> None:
+        """List the pairs at these places of a block."""
+        self.left_over(len(places))[: len(places)] = places
+
+    def rows_at_once(self) -> int:
+        """Rows whose strips of costs stay in the second-level cache."""
+        width = max(fast_width(self.sizes[g]) for g in self.host_groups)
+        if width not in SMALL:
+            return 1 << 20
+        return max(1, _STRIP_BYTES // (self.n_states * width * self.dtype.itemsize))
+
+    def kept_width(self, group: int) -> int:
+        """Numbers that Sinkhorn keeps for a pair of the group."""
+        width = fast_width(self.sizes[self.host_groups[group]])
+        return width if width in SMALL and self.widest[group] <= width else self.widest[group]
+
+    def left_over(self, pairs: int) -> Any:
+        """Room to list `pairs` pairs."""
+        if self.list is None or self.list.size < pairs:
+            self.list = cupy().empty(pairs, np.uint32)
+        return self.list
+
+
+def integer_masses(indptr: Any, probs: Any) -> Any:
+    """Probabilities as integers that add up to 2^48 in each row; what rounding leaves goes to the largest."""
+    mass = np.rint(probs * _UNITS).astype(np.int64)
+    starts = indptr[:-1]
+    missing = int(_UNITS) - np.add.reduceat(mass, starts)
+    owner = np.repeat(np.arange(len(starts)), np.diff(indptr))
+    tops = np.flatnonzero(mass == np.maximum.reduceat(mass, starts)[owner])
+    firsts = tops[np.searchsorted(owner[tops], np.arange(len(starts)))]
+    mass[firsts] += missing
+    return mass
+
+
+def fast_width(sizes: Any) -> int:
+    """The width of the fast kernel that serves most rows of these sizes, 0 for none."""
+    usual = float(np.quantile(sizes, 0.95, method="higher"))
+    widths = SMALL if lanes() == 1 else SMALL + WARP
+    return next((width for width in widths if usual <= width), 0)
+
+
+def exact_block(
+    tally: Tally, rows: Rows, group: int, a0: int, a1: int, cost: Any, inv_p: float, first: int, kept: Any, out: Any
+) -> None:
+    """out[a − a0, b] = W_p between members a and b, for a0 ≤ a < a1 and b ≥ a + first."""
+    widest, pairs = rows.widest[group], (a1 - a0) * len(rows.groups[group])
+    eps = float(np.finfo(rows.dtype).eps)
+    share = 1e-13 if rows.dtype == np.float64 else 4.0 * eps
+    blocks, work = rows.work_space(widest * widest + 8 * widest, pairs)
+    launch("exact.cu", "exact_pairs", rows.dtype, blocks, 4 * lanes(), (
+        *rows.arguments(tally, group, a0, a1 - a0, first), rows.mass, cost, np.float64(inv_p), np.float64(share),
+        np.int64(widest), work, np.int64(len(kept) > 0), kept, out,
+    ))  # fmt: skip
+
+
+def sinkhorn_block(
+    tally: Tally, rows: Rows, group: int, a0: int, a1: int, cost: Any, reg: float, as_value: bool, inv_p: float,
+    accuracy: float, tightest: float, loosest: float, limit: int, first: int, kept: Any, out: Any, listed: bool = False,
+) -> None:  # fmt: skip
+    """out[a − a0, b] = the Sinkhorn distance, for a0 ≤ a < a1 and b ≥ a + first; kept [pairs, width] holds log y.
+
+    Where `listed`, only the pairs that `rows` lists are worked on.
+    """
+    n_members, widest = len(rows.groups[group]), rows.widest[group]
+    pairs = (a1 - a0) * n_members
+    width = fast_width(rows.sizes[rows.host_groups[group]])
+    if width in SMALL and rows.widest[group] > width:
+        width = next((w for w in WARP if lanes() > 1 and w >= min(widest, 32)), 0)
+    keep = len(kept) > 0
+    stride = kept.shape[1] if keep else 0
+    settings = (
+        np.float64(reg), np.int64(as_value), np.float64(inv_p), np.float64(accuracy), np.float64(tightest),
+        np.float64(loosest),
+    )  # fmt: skip
+    width = 0 if listed else width
+    waiting = rows.left_over(pairs)
+    common = rows.arguments(tally, group, a0, a1 - a0, first)
+    if width in SMALL:
+        slots, probs, _ = rows.slots(group, width)
+        strips = cupy().empty((a1 - a0) * rows.n_states * width, rows.dtype)
+        blocks, threads = over((a1 - a0) * rows.n_states)
+        launch("sinkhorn.cu", "make_strips", rows.dtype, blocks, threads, (
+            tally.array, slots, np.int64(n_members), np.int64(a0), np.int64(a1 - a0), np.int64(width),
+            np.int64(rows.n_states), cost, strips,
+        ))  # fmt: skip
+        threads = 4 * lanes()
+        launch("sinkhorn.cu", f"sinkhorn_small_{width}", rows.dtype, (-(-n_members // threads), a1 - a0), threads, (
+            tally.array, slots, probs, np.int64(n_members), np.int64(a0), np.int64(first), np.int64(rows.n_states),
+            strips, *settings, np.int64(min(limit, 64)), np.int64(keep), kept, waiting, out,
+        ))  # fmt: skip
+    elif width:
+        blocks = max(1, min(-(-pairs // 4), 8 * processors()))
+        launch("sinkhorn.cu", f"sinkhorn_warp_{width}", rows.dtype, blocks, 4 * lanes(), (
+            *common, cost, *settings, np.int64(min(limit, 64)), np.int64(keep), np.int64(stride), kept, waiting, out,
+        ))  # fmt: skip
+    blocks, work = rows.work_space(3 * widest * widest + 24 * widest, pairs)
+    launch("sinkhorn.cu", "sinkhorn_any", rows.dtype, blocks, 4 * lanes(), (
+        *common, rows.mass, cost, *settings, np.int64(limit), np.int64(widest), work, np.int64(keep), np.int64(stride),
+        kept, np.int64(listed or width > 0), waiting, out,
+    ))  # fmt: skip
+
+
+def independent_block(
+    tally: Tally, rows: Rows, group: int, a0: int, a1: int, cost: Any, inv_p: float, first: int, out: Any
+) -> None:
+    """out[a − a0, b] = (Σ_ij a_i b_j C_ij)^(1/p)."""
+    common = rows.arguments(tally, group, a0, a1 - a0, first)
+    mean = cupy().empty((a1 - a0, rows.n_states), rows.dtype)
+    launch("fields.cu", "mean_costs", rows.dtype, *over(mean.size), (*common, cost, mean))
+    launch("fields.cu", "independent_pairs", rows.dtype, *over(out.size), (*common, mean, np.float64(inv_p), out))
+
+
+def ball_block(
+    tally: Tally, rows: Rows, group: int, a0: int, a1: int, cost: Any, radius: float, entropies: Any, inv_p: float,
+    tol: float, limit: int, accuracy: float, first: int, kept: Any, out: Any,
+) -> None:  # fmt: skip
+    """The least ‖d‖_{p,ω} over couplings with KL(ω ‖ a⊗b) ≤ radius; pairs whose answer is exact are left alone."""
+    widest, pairs = rows.widest[group], (a1 - a0) * len(rows.groups[group])
+    blocks, work = rows.work_space(3 * widest * widest + 24 * widest, pairs)
+    keep = len(kept) > 0
+    launch("ball.cu", "ball_pairs", rows.dtype, blocks, 4 * lanes(), (
+        *rows.arguments(tally, group, a0, a1 - a0, first), rows.mass, cost, np.float64(radius), entropies,
+        np.float64(inv_p), np.float64(tol), np.int64(limit), np.float64(accuracy), np.int64(widest), work,
+        np.int64(keep), np.int64(kept.shape[1] if keep else 0), kept, out,
+    ))  # fmt: skip
+
+
+def bounds_block(
+    tally: Tally, rows: Rows, group: int, a0: int, a1: int, cost: Any, reg: float, own_reg: bool, inv_p: float,
+    tol: float, limit: int, first: int, kept: Any, lower: Any, upper: Any,
+) -> None:  # fmt: skip
+    """lower ≤ W_p ≤ upper for a0 ≤ a < a1, b > a, from entropic potentials; kept is only read."""
+    widest, pairs = rows.widest[group], (a1 - a0) * len(rows.groups[group])
+    blocks, work = rows.work_space(3 * widest * widest + 24 * widest, pairs)
+    keep = len(kept) > 0
+    launch("ball.cu", "bound_pairs", rows.dtype, blocks, 4 * lanes(), (
+        *rows.arguments(tally, group, a0, a1 - a0, first), rows.mass, cost, np.float64(reg), np.int64(own_reg),
+        np.float64(inv_p), np.float64(tol), np.int64(limit), np.int64(widest), work, np.int64(keep),
+        np.int64(kept.shape[1] if keep else 0), kept, lower, upper,
+    ))  # fmt: skip

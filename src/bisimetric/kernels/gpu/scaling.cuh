@@ -1,0 +1,294 @@
+// Entropic transport between two distributions of any size, by Sinkhorn scaling helped by Newton, in double precision.
+//
+// The plan of least ⟨ω, C⟩ + λ KL(ω ‖ a⊗b) is diag(x) K diag(y), K = exp(−C/λ). Work goes on in a kernel
+// exp(log x_i + log y_j − C_ij/λ) that is made anew whenever the scalings leave a safe range, so any λ > 0 will do.
+// Scaling makes the rows exact, looks at the columns and corrects y. Where its rate foresees too many steps, a
+// Newton step on log y is tried and kept where it lowers the error.
+
+struct Scaling {  // the work space of one pair
+  int n, m;
+  const double* a; const double* b;  // masses
+  double* cost; double* kernel; double* matrix;
+  double* x; double* y; double* q; double* step; double* old; double* log_x; double* log_y;
+  double* tree;
+};
+
+// Numbers in the work space of a pair with supports of at most w states.
+#define WORK_NUMBERS(w) (3 * (i64)(w) * (w) + 24 * (i64)(w))
+
+DEVICE inline Scaling work_space(double* work, i64 w, int n, int m, const double* a, const double* b) {
+  double* v = work + 3 * w * w;
+  Scaling s = {n, m, a, b, work, work + w * w, work + 2 * w * w,
+               v, v + w, v + 2 * w, v + 3 * w, v + 4 * w, v + 5 * w, v + 6 * w, v + 8 * w};
+  return s;
+}
+
+template <int L> DEVICE double half_steps(const Scaling& s) {
+  for (int i = lane_of(L); i < s.n; i += L) {
+    double total = 0.0;
+    for (int j = 0; j < s.m; ++j) total += s.kernel[i * s.m + j] * s.y[j];
+    s.x[i] = s.a[i] / total;
+  }
+  sync<L>();
+  double error = 0.0;
+  for (int j = lane_of(L); j < s.m; j += L) {
+    double total = 0.0;
+    for (int i = 0; i < s.n; ++i) total += s.x[i] * s.kernel[i * s.m + j];
+    s.q[j] = total;
+    error += fabs(total * s.y[j] - s.b[j]);
+  }
+  sync<L>();
+  return sum<L>(error);
+}
+
+// Move log y by a capped Newton step with the matrix diag(q) − ωᵀ diag(1/a) ω; false where it is not positive.
+template <int L> DEVICE bool newton(const Scaling& s) {
+  const int n = s.n, m = s.m, k = m - 1, lane = lane_of(L);  // the last entry is held
+  for (int j = 0; j < k; ++j)
+    for (int l = lane; l <= j; l += L) {
+      double total = 0.0;
+      for (int i = 0; i < n; ++i) {
+        const double x = s.x[i];
+        total += x * s.kernel[i * m + j] * (x * s.kernel[i * m + l] / s.a[i]);
+      }
+      total *= -s.y[j] * s.y[l];
+      if (l == j) {
+        const double mass = s.q[j] * s.y[j];
+        total += mass * (1.0 + 1e-12) + 1e-18;
+        s.step[j] = s.b[j] - mass;
+      }
+      s.matrix[j * k + l] = total;
+    }
+  sync<L>();
+  for (int l = 0; l < k; ++l) {  // Cholesky, column by column
+    double diagonal = s.matrix[l * k + l];
+    double part = 0.0;
+    for (int h = lane; h < l; h += L) part += s.matrix[l * k + h] * s.matrix[l * k + h];
+    diagonal -= sum<L>(part);
+    if (!(diagonal > 0.0)) return false;
+    diagonal = sqrt(diagonal);
+    sync<L>();
+    if (lane == 0) s.matrix[l * k + l] = diagonal;
+    for (int j = l + 1 + lane; j < k; j += L) {
+      double total = s.matrix[j * k + l];
+      for (int h = 0; h < l; ++h) total -= s.matrix[j * k + h] * s.matrix[l * k + h];
+      s.matrix[j * k + l] = total / diagonal;
+    }
+    sync<L>();
+  }
+  for (int j = 0; j < k; ++j) {
+    const double value = s.step[j] / s.matrix[j * k + j];
+    sync<L>();
+    if (lane == 0) s.step[j] = value;
+    for (int h = j + 1 + lane; h < k; h += L) s.step[h] -= s.matrix[h * k + j] * value;
+    sync<L>();
+  }
+  for (int j = k - 1; j >= 0; --j) {
+    const double value = s.step[j] / s.matrix[j * k + j];
+    sync<L>();
+    if (lane == 0) s.step[j] = value;
+    for (int h = lane; h < j; h += L) s.step[h] -= s.matrix[j * k + h] * value;
+    sync<L>();
+  }
+  double longest = 0.0;
+  for (int j = lane; j < k; j += L) longest = fmax(longest, fabs(s.step[j]));
+  longest = largest<L>(longest);
+  const double shrink = longest > 3.0 ? 3.0 / longest : 1.0;
+  for (int j = lane; j < k; j += L) {
+    s.old[j] = s.y[j];
+    s.y[j] *= exp(shrink * s.step[j]);
+  }
+  sync<L>();
+  return true;
+}
+
+// Scale until the L1 error of the columns is at most tol, from s.y. Stops early where a scaling would leave
+// [1/far, far] or the limit is reached. Rows are exact on return.
+template <int L> DEVICE int scale(const Scaling& s, double tol, int limit, double far, double& error) {
+  error = half_steps<L>(s);
+  int done = 1, look = 8;
+  double before = error;
+  while (error > tol && done < limit) {
+    if (done >= look) {
+      const double rate = log(fmax(before / error, 1.0 + 1e-9)) / 6.0;
+      if (log(error / tol) / rate > s.m && newton<L>(s)) {
+        before = error;
+        error = half_steps<L>(s);
+        done += 1 + s.m / 2;
+        if (error < 0.5 * before) { look = done; continue; }
+        if (!(error < before)) {
+          for (int j = lane_of(L); j < s.m - 1; j += L) s.y[j] = s.old[j];
+          sync<L>();
+          error = half_steps<L>(s);
+        }
+      }
+      look = done + 6;
+      before = error;
+    }
+    double low = INFINITE, high = 0.0;
+    for (int j = lane_of(L); j < s.m; j += L) {
+      const double y = s.b[j] / s.q[j];
+      low = fmin(low, y);
+      high = y > high || isnan(y) ? y : high;
+    }
+    low = smallest<L>(low);
+    high = largest<L>(high);
+    if (!(low * far > 1.0 && high < far)) break;
+    for (int j = lane_of(L); j < s.m; j += L) s.y[j] = s.b[j] / s.q[j];
+    sync<L>();
+    error = half_steps<L>(s);
+    ++done;
+  }
+  return done;
+}
+
+// Exact rows in the log domain, and the kernel with the scalings in it.
+template <int L> DEVICE void log_rows(const Scaling& s, double reg) {
+  for (int i = lane_of(L); i < s.n; i += L) {
+    double top = -INFINITE, total = 0.0;
+    for (int j = 0; j < s.m; ++j) top = fmax(top, s.log_y[j] - s.cost[i * s.m + j] / reg);
+    for (int j = 0; j < s.m; ++j) total += exp(s.log_y[j] - s.cost[i * s.m + j] / reg - top);
+    s.log_x[i] = log(s.a[i]) - top - log(total);
+  }
+  sync<L>();
+  for (int i = 0; i < s.n; ++i)
+    for (int j = lane_of(L); j < s.m; j += L)
+      s.kernel[i * s.m + j] = exp(s.log_x[i] + s.log_y[j] - s.cost[i * s.m + j] / reg);
+  sync<L>();
+}
+
+template <int L> DEVICE void log_columns(const Scaling& s, double reg) {
+  for (int j = lane_of(L); j < s.m; j += L) {
+    double top = -INFINITE, total = 0.0;
+    for (int i = 0; i < s.n; ++i) top = fmax(top, s.log_x[i] - s.cost[i * s.m + j] / reg);
+    for (int i = 0; i < s.n; ++i) total += exp(s.log_x[i] - s.cost[i * s.m + j] / reg - top);
+    s.log_y[j] = log(s.b[j]) - top - log(total);
+  }
+  sync<L>();
+}
+
+// Solve for any λ > 0 from the start in log_y; leaves log x, log y and the plan in s.kernel.
+template <int L> DEVICE int solve_log(const Scaling& s, double reg, double tol, int limit, double& error) {
+  int done = 0;
+  error = INFINITE;
+  for (;;) {
+    log_rows<L>(s, reg);
+    for (int j = lane_of(L); j < s.m; j += L) s.y[j] = 1.0;
+    sync<L>();
+    done += scale<L>(s, tol, limit - done, 1e100, error);
+    for (int i = lane_of(L); i < s.n; i += L) s.log_x[i] += log(s.x[i]);
+    for (int j = lane_of(L); j < s.m; j += L) s.log_y[j] += log(s.y[j]);
+    sync<L>();
+    if (error <= tol || done >= limit) break;
+    log_columns<L>(s, reg);  // out of range: one step in the log domain
+  }
+  for (int i = 0; i < s.n; ++i)
+    for (int j = lane_of(L); j < s.m; j += L) s.kernel[i * s.m + j] *= s.x[i] * s.y[j];
+  sync<L>();
+  return done;
+}
+
+// A start for small λ: log y from the potentials of the exact plan.
+template <int L> DEVICE void exact_start(const Scaling& s, double reg, const i64* row_mass, const i64* column_mass) {
+  double top = 0.0;
+  for (int k = lane_of(L); k < s.n * s.m; k += L) top = fmax(top, s.cost[k]);
+  top = largest<L>(top);
+  const WideTree t = wide_tree(s.tree, s.n, s.m, s.cost);
+  solve<L, WIDE_SHIFT>(t, row_mass, column_mass, false, 1e-12 * top);
+  for (int j = lane_of(L); j < s.m; j += L) s.log_y[j] = t.pot[s.n + j] / reg + log(s.b[j]);
+  sync<L>();
+}
+
+// Solve from log_y (warm) for a while, and from the exact potentials where that was no good start.
+template <int L>
+DEVICE int log_pair(const Scaling& s, double reg, const i64* row_mass, const i64* column_mass, bool warm, double tol,
+                    int limit, double& error) {
+  int done = 0;
+  error = INFINITE;
+  if (warm) done = solve_log<L>(s, reg, tol, limit < 60 ? limit : 60, error);
+  if (!(error <= tol)) {
+    exact_start<L>(s, reg, row_mass, column_mass);
+    done += solve_log<L>(s, reg, tol, limit, error);
+  }
+  return done;
+}
+
+// ⟨f, a⟩ + ⟨g, b⟩ with f = λ log(x/a), g = λ log(y/b): the value for exact rows.
+template <int L> DEVICE double dual_value(const Scaling& s, double reg) {
+  double total = 0.0;
+  for (int i = lane_of(L); i < s.n; i += L) total += s.a[i] * (s.log_x[i] - log(s.a[i]));
+  for (int j = lane_of(L); j < s.m; j += L) total += s.b[j] * (s.log_y[j] - log(s.b[j]));
+  return fmax(reg * sum<L>(total), 0.0);
+}
+
+template <int L> DEVICE double plan_cost(const Scaling& s) {
+  double total = 0.0;
+  for (int k = lane_of(L); k < s.n * s.m; k += L) total += s.kernel[k] * s.cost[k];
+  return sum<L>(total);
+}
+
+template <int L> DEVICE double gather(const Pairs& q, i64 lo, int n, i64 to, int m, const real* cost, double* part) {
+  double top = 0.0;
+  for (int i = 0; i < n; ++i) {
+    const real* row = cost + q.indices[lo + i] * q.n_states;
+    for (int j = lane_of(L); j < m; j += L) {
+      part[i * m + j] = (double)row[q.indices[to + j]];
+      top = fmax(top, part[i * m + j]);
+    }
+  }
+  sync<L>();
+  return largest<L>(top);
+}
+
+// KL(ω ‖ a⊗b) of the 2 × 2 plan with mass t on (0, 0).
+DEVICE inline double entropy_term(double x, double u, double v) {
+  return x > 0.0 && u > 0.0 && v > 0.0 ? x * (log(x / u) - log(v)) : 0.0;
+}
+DEVICE inline double relative_entropy(double a, double b, double t) {
+  return fmax(entropy_term(t, a, b) + entropy_term(a - t, a, 1 - b) + entropy_term(b - t, 1 - a, b) +
+                  entropy_term(1 - a - b + t, 1 - a, 1 - b), 0.0);
+}
+
+// ⟨ω, C⟩ of the entropic plan between (a, 1−a) and (b, 1−b), and with λ KL added where `as_value`.
+DEVICE inline double two_by_two_entropic(double a, double b, double c00, double c01, double c10, double c11, double reg,
+                                         bool as_value) {
+  if (c00 + c11 < c01 + c10) {  // swap the columns, so that nothing overflows
+    double c = c00; c00 = c01; c01 = c;
+    c = c10; c10 = c11; c11 = c;
+    b = 1.0 - b;
+  }
+  const double odds = exp(-(c00 + c11 - c01 - c10) / reg);
+  const double half = 1.0 - (1.0 - odds) * (a + b);
+  const double root = sqrt(half * half + 4.0 * (1.0 - odds) * odds * a * b);
+  double t = 0.0;
+  if (half < 0.0) t = (root - half) / (2.0 * (1.0 - odds));
+  else if (half + root > 0.0) t = 2.0 * odds * a * b / (half + root);
+  t = fmin(fmin(fmax(fmax(t, 0.0), a + b - 1.0), a), b);
+  const double cost = t * c00 + (a - t) * c01 + (b - t) * c10 + fmax(1.0 - a - b + t, 0.0) * c11;
+  return as_value ? cost + reg * relative_entropy(a, b, t) : cost;
+}
+
+DEVICE inline double pair_tolerance(double biggest, double inv_p, double accuracy, double tightest, double loosest) {
+  const double share = inv_p == 1.0 ? 0.9 : 0.2;
+  return fmax(fmin(loosest, share * accuracy / root(biggest, inv_p)), tightest);
+}
+
+DEVICE inline double root_error(double value, double slack, double inv_p) {
+  return inv_p == 1.0 ? slack : root(value + slack, inv_p) - root(value, inv_p);
+}
+
+// Closed forms of entropic transport; false where there is none.
+template <int L>
+DEVICE bool closed_form(const Pairs& q, i64 lo, int n, i64 to, int m, const real* cost, double reg, bool as_value,
+                        double& value) {
+  if (n == 1 || m == 1) {
+    value = product_cost<L>(q, lo, n, to, m, cost);
+    return true;
+  }
+  if (n + m != 4) return false;
+  const real* first = cost + q.indices[lo] * q.n_states;
+  const real* second = cost + q.indices[lo + 1] * q.n_states;
+  const u32 z = q.indices[to], t = q.indices[to + 1];
+  value = two_by_two_entropic(q.probs[lo], q.probs[to], first[z], first[t], second[z], second[t], reg, as_value);
+  return true;
+}

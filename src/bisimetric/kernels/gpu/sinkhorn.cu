@@ -1,0 +1,326 @@
+// Sinkhorn distances between all pairs of rows, with log y of each pair kept.
+
+// Any supports and any λ, one warp a pair: all pairs (listed = 0), or those that the fast kernels left in `list`.
+extern "C" __global__ void __launch_bounds__(128)
+sinkhorn_any(PAIR_ARGUMENTS, const i64* mass, const real* cost, double reg, i64 as_value, double inv_p, double accuracy,
+             double tightest, double loosest, i64 limit, i64 widest, double* work, i64 keep, i64 stride, real* kept,
+             i64 listed, const u32* list, real* out) {
+  EACH_THREAD(
+    PAIR_VALUES
+    if (tally->done) return;
+    const int L = LANES;
+    const i64 warp = global_thread() / L, warps = all_threads() / L;
+    const i64 count = listed ? (i64)tally->left : q.rows * q.n_members;
+    const double top = double_of(tally->top);
+    const int lane = lane_of(L);
+    double* mine = work + warp * WORK_NUMBERS(widest);
+    double worst = 0.0;
+    u64 iterations = 0;
+    for (i64 k = warp; k < count; k += warps) {
+      const i64 p = listed ? (i64)list[k] : k;
+      const i64 a = q.a0 + p / q.n_members, b = p % q.n_members;
+      if (b < a + q.first) continue;
+      const i64 lo = q.indptr[q.members[a]], to = q.indptr[q.members[b]];
+      const int n = (int)(q.indptr[q.members[a] + 1] - lo), m = (int)(q.indptr[q.members[b] + 1] - to);
+      double value = 0.0;
+      if (top > 0.0 && !closed_form<L>(q, lo, n, to, m, cost, reg, as_value != 0, value)) {
+        const Scaling s = work_space(mine, widest, n, m, q.probs + lo, q.probs + to);
+        const double biggest = gather<L>(q, lo, n, to, m, cost, s.cost);
+        real* store = keep ? kept + pair_number(q, a, b) * stride : kept;
+        bool warm = keep && !isnan(store[0]);
+        if (warm)
+          for (int j = lane; j < m; j += L) s.log_y[j] = (double)store[j];
+        sync<L>();
+        double tol = pair_tolerance(biggest, inv_p, accuracy, tightest, loosest), missing, error;
+        for (;;) {
+          iterations += log_pair<L>(s, reg, mass + lo, mass + to, warm, tol, (int)limit, error);
+          value = as_value ? dual_value<L>(s, reg) : plan_cost<L>(s);
+          missing = root_error(value, error * biggest, inv_p);
+          if (missing <= accuracy || tol <= tightest || error > tol) break;
+          tol = fmax(0.01 * tol, tightest);  // a root magnifies errors near 0
+          warm = true;
+        }
+        worst = fmax(worst, missing);
+        if (keep)
+          for (int j = lane; j < m; j += L) store[j] = (real)s.log_y[j];
+        sync<L>();
+      }
+      if (lane == 0) out[(a - q.a0) * q.n_members + b] = (real)root(value, inv_p);
+    }
+    if (lane == 0) {
+      raise(&tally->error, worst);
+      if (iterations) atomicAdd(&tally->iterations, iterations);
+    }
+  );
+}
+
+// Supports of at most N states, one thread a pair, the plan in registers. Leaves what does not converge soon in `list`.
+template <int N>
+DEVICE void small_pair(Tally* tally, const u32* slots, const real* slot_probs, i64 n_members, i64 a0, i64 first,
+                       i64 n_states, const real* strips, double reg, bool as_value, double inv_p, double accuracy,
+                       double tightest, double loosest, int limit, bool keep, real* kept, u32* list, real* out,
+                       double& worst, u64& iterations) {
+  const i64 row = blockIdx.y, a = a0 + row, b = (i64)blockIdx.x * blockDim.x + threadIdx.x;
+  if (b >= n_members || b < a + first) return;
+  const u32 p = (u32)(row * n_members + b);
+  const double top = double_of(tally->top);
+  if (top == 0.0) { out[p] = 0; return; }
+  const real* strip = strips + row * n_states * N;
+  const real rate = (real)(1.0 / reg);
+  real k[N][N], x[N], y[N], q[N], pa[N], pb[N], g[N];
+  u32 at[N];
+  for (int j = 0; j < N; ++j) {
+    at[j] = slots[j * n_members + b];
+    pb[j] = slot_probs[j * n_members + b];
+    pa[j] = slot_probs[j * n_members + a];
+  }
+  Packed<real, N>* store = (Packed<real, N>*)kept + (a * (n_members - first) - a * (a - 1) / 2 + b - a - first);
+  Packed<real, N> start;
+  if (keep) start = *store;
+  const bool warm = keep && !isnan(start.at[0]);
+  real biggest = 0;
+  for (int j = 0; j < N; ++j) {
+    g[j] = pb[j] > 0 ? (warm ? start.at[j] : (real)log(pb[j])) : 0;
+    const Packed<real, N> column = *(const Packed<real, N>*)(strip + (i64)at[j] * N);
+    for (int i = 0; i < N; ++i) {
+      k[i][j] = pb[j] > 0 ? g[j] - column.at[i] * rate : (real)-1e30;
+      if (pb[j] > 0 && pa[i] > 0) biggest = biggest > column.at[i] ? biggest : column.at[i];
+    }
+    q[j] = 0;
+  }
+  double value = 0.0;
+  for (int i = 0; i < N; ++i) {  // exact rows: a_i exp(k_ij − max) / Σ_j
+    real high = k[i][0], total = 0;
+    for (int j = 1; j < N; ++j) high = high > k[i][j] ? high : k[i][j];
+    for (int j = 0; j < N; ++j) { k[i][j] = exp(k[i][j] - high); total += k[i][j]; }
+    const real part = pa[i] / total;
+    for (int j = 0; j < N; ++j) { k[i][j] *= part; q[j] += k[i][j]; }
+    if (as_value) value -= (double)pa[i] * ((double)high + (double)log(total));
+    x[i] = 1;
+  }
+  const double scale_of_errors = inv_p == 1.0 ? top : (double)biggest;
+  const double tol = pair_tolerance(scale_of_errors, inv_p, accuracy, tightest, loosest);
+  real error = 0;
+  for (int j = 0; j < N; ++j) { error += fabs(q[j] - pb[j]); y[j] = 1; }
+  int done = 1, look = 8;
+  real before = error;
+  while ((double)error > tol && done < limit) {
+    if (done >= look) {
+      const double speed = log(fmax((double)before / (double)error, 1.0 + 1e-9)) / 6.0;
+      if (log((double)error / tol) / speed > 40.0) break;
+      look = done + 6;
+      before = error;
+    }
+    for (int j = 0; j < N; ++j) y[j] = pb[j] > 0 ? pb[j] / q[j] : 0;
+    for (int j = 0; j < N; ++j) q[j] = 0;
+    for (int i = 0; i < N; ++i) {
+      real total = 0;
+      for (int j = 0; j < N; ++j) total += k[i][j] * y[j];
+      x[i] = pa[i] > 0 ? pa[i] / total : 0;
+      for (int j = 0; j < N; ++j) q[j] += x[i] * k[i][j];
+    }
+    error = 0;
+    for (int j = 0; j < N; ++j) error += fabs(q[j] * y[j] - pb[j]);
+    ++done;
+  }
+  iterations += done;
+  const bool finite = error <= (real)2;  // false for NaN
+  if (keep) {
+    for (int j = 0; j < N; ++j) start.at[j] = finite ? (pb[j] > 0 ? g[j] + (real)log(y[j]) : 0) : (real)NOT_A_NUMBER;
+    *store = start;
+  }
+  if (as_value) {
+    for (int i = 0; i < N; ++i) if (pa[i] > 0) value += (double)pa[i] * (double)log(x[i]);
+    for (int j = 0; j < N; ++j) if (pb[j] > 0) value += (double)pb[j] * ((double)g[j] + (double)log(y[j]) - (double)log(pb[j]));
+    value = fmax(reg * value, 0.0);
+  } else {
+    real total = 0;
+    for (int j = 0; j < N; ++j) {
+      const Packed<real, N> column = *(const Packed<real, N>*)(strip + (i64)at[j] * N);
+      for (int i = 0; i < N; ++i) total += x[i] * k[i][j] * y[j] * column.at[i];
+    }
+    value = (double)total;
+  }
+  const double missing = root_error(value, (double)error * scale_of_errors, inv_p);
+  if (!((double)error <= tol) || !(missing <= accuracy || tol <= tightest)) {
+    if (limit > 8) {  // few iterations are asked for by those who want just these
+      list[atomicAdd(&tally->left, (u64)1)] = p;
+      return;
+    }
+  }
+  worst = missing;
+  out[p] = (real)root(value, inv_p);
+}
+
+#define SMALL_SINKHORN(N)                                                                                            \
+  extern "C" __global__ void __launch_bounds__(128)                                                                  \
+  sinkhorn_small_##N(Tally* tally, const u32* slots, const real* slot_probs, i64 n_members, i64 a0, i64 first,       \
+                     i64 n_states, const real* strips, double reg, i64 as_value, double inv_p, double accuracy,      \
+                     double tightest, double loosest, i64 limit, i64 keep, real* kept, u32* list, real* out) {       \
+    EACH_THREAD(                                                                                                     \
+      if (tally->done) return;                                                                                       \
+      if (((i64)blockIdx.x + 1) * blockDim.x <= a0 + blockIdx.y + first) return;                                     \
+      double worst = 0.0;                                                                                            \
+      u64 iterations = 0;                                                                                            \
+      small_pair<N>(tally, slots, slot_probs, n_members, a0, first, n_states, strips, reg, as_value != 0, inv_p,     \
+                    accuracy, tightest, loosest, (int)limit, keep != 0, kept, list, out, worst, iterations);         \
+      worst = largest<LANES>(worst);                                                                                 \
+      iterations = sum<LANES>(iterations);                                                                           \
+      if (lane_of(LANES) == 0) {                                                                                     \
+        raise(&tally->error, worst);                                                                                 \
+        if (iterations) atomicAdd(&tally->iterations, iterations);                                                   \
+      }                                                                                                              \
+    );                                                                                                               \
+  }
+SMALL_SINKHORN(4)
+SMALL_SINKHORN(8)
+
+#ifdef __CUDACC__
+// Supports of at most W ≤ 32 states, one warp a pair. Lane r holds row r and column r of the plan in registers; x and y
+// go through shared memory. Leaves what does not converge soon in `list`.
+template <int W>
+DEVICE void warp_pairs(const Pairs& q, Tally* tally, const real* cost, double reg, bool as_value, double inv_p,
+                       double accuracy, double tightest, double loosest, int limit, bool keep, i64 stride, real* kept,
+                       u32* list, real* out) {
+  constexpr int PACK = 16 / sizeof(real);
+  __shared__ alignas(16) real tiles[4][W][W + 1];
+  __shared__ alignas(16) real all_x[4][32], all_y[4][32];
+  real (*tile)[W + 1] = tiles[threadIdx.x / 32];
+  real *xs = all_x[threadIdx.x / 32], *ys = all_y[threadIdx.x / 32];
+  const Packed<real, PACK>*xv = (const Packed<real, PACK>*)xs, *yv = (const Packed<real, PACK>*)ys;
+  const int lane = threadIdx.x & 31, column = lane < W ? lane : 0;
+  const double top = double_of(tally->top);
+  const real rate = (real)(1.0 / reg);
+  const u32 nm = (u32)q.n_members, count = (u32)(q.rows * q.n_members), warps = (u32)(all_threads() / 32);
+  double worst = 0.0;
+  u64 iterations = 0;
+  for (u32 p = (u32)(global_thread() / 32); p < count; p += warps) {
+    const u32 row = p / nm;
+    const i64 a = q.a0 + row, b = p - row * nm;
+    if (b < a + q.first) continue;
+    const i64 lo = q.indptr[q.members[a]], to = q.indptr[q.members[b]];
+    const int n = (int)(q.indptr[q.members[a] + 1] - lo), m = (int)(q.indptr[q.members[b] + 1] - to);
+    if (top == 0.0) {
+      if (lane == 0) out[p] = 0;
+      continue;
+    }
+    if (n > W || m > W) {
+      if (lane == 0) list[atomicAdd(&tally->left, (u64)1)] = p;
+      continue;
+    }
+    double value = 0.0;
+    if (closed_form<32>(q, lo, n, to, m, cost, reg, as_value, value)) {
+      if (lane == 0) out[p] = (real)root(value, inv_p);
+      continue;
+    }
+    const bool in_row = lane < n, in_column = lane < m;
+    const u32 from = q.indices[lo + (in_row ? lane : 0)], onto = q.indices[to + (in_column ? lane : 0)];
+    const real pa = in_row ? (real)q.probs[lo + lane] : 0, pb = in_column ? (real)q.probs[to + lane] : 0;
+    real* store = keep ? kept + pair_number(q, a, b) * stride : kept;
+    const bool warm = keep && !isnan(store[0]);
+    const real g = pb > 0 ? (warm ? store[lane] : (real)log(pb)) : 0;
+    const real* costs = cost + from * q.n_states;
+    real k[W], t[W], high = (real)-1e30, total = 0, biggest = 0;
+#pragma unroll
+    for (int j = 0; j < W; ++j) {
+      const u32 c = __shfl_sync(~0u, onto, j);
+      const real shift = __shfl_sync(~0u, g, j);
+      const bool live = __shfl_sync(~0u, (int)(pb > 0), j);
+      const real here = costs[c];
+      biggest = live && here > biggest ? here : biggest;
+      k[j] = live ? shift - here * rate : (real)-1e30;
+      high = high > k[j] ? high : k[j];
+    }
+#pragma unroll
+    for (int j = 0; j < W; ++j) { k[j] = exp(k[j] - high); total += k[j]; }
+    const real part = pa / total;
+#pragma unroll
+    for (int j = 0; j < W; ++j) {
+      k[j] *= part;
+      if (lane < W) tile[lane][j] = k[j];
+    }
+    ys[lane] = in_column ? 1 : 0;
+    __syncwarp();
+    real sums = 0, x = 1, y = 1;
+#pragma unroll
+    for (int i = 0; i < W; ++i) { t[i] = tile[i][column]; sums += t[i]; }
+    const double scale_of_errors = inv_p == 1.0 ? top : (double)largest<32>(in_row ? biggest : (real)0);
+    const double tol = pair_tolerance(scale_of_errors, inv_p, accuracy, tightest, loosest);
+    float error = sum<32>(in_column ? (float)fabs(sums - pb) : 0.0f), before = error;
+    int done = 1, look = 8;
+    while ((double)error > tol && done < limit) {
+      if (done >= look) {
+        const float speed = logf(fmaxf(before / error, 1.0f + 1e-6f)) / 6.0f;
+        if (logf(error / (float)tol) / speed > 40.0f) break;
+        look = done + 6;
+        before = error;
+      }
+      y = pb > 0 ? pb / sums : 0;
+      ys[lane] = y;
+      __syncwarp();
+      real one = 0, two = 0;
+#pragma unroll
+      for (int j = 0; j < W / PACK; ++j) {
+        const Packed<real, PACK> v = yv[j];
+#pragma unroll
+        for (int h = 0; h < PACK; ++h) (j & 1 ? two : one) += k[j * PACK + h] * v.at[h];
+      }
+      x = pa > 0 ? pa / (one + two) : 0;
+      xs[lane] = x;
+      __syncwarp();
+      one = two = 0;
+#pragma unroll
+      for (int i = 0; i < W / PACK; ++i) {
+        const Packed<real, PACK> v = xv[i];
+#pragma unroll
+        for (int h = 0; h < PACK; ++h) (i & 1 ? two : one) += t[i * PACK + h] * v.at[h];
+      }
+      sums = one + two;
+      error = sum<32>(in_column ? (float)fabs(sums * y - pb) : 0.0f);
+      ++done;
+    }
+    iterations += done;
+    const bool finite = error <= 2.0f;
+    if (keep && in_column) store[lane] = finite ? (pb > 0 ? g + (real)log(y) : 0) : (real)NOT_A_NUMBER;
+    if (as_value) {
+      if (pa > 0) value += (double)pa * ((double)log(x) - (double)high - (double)log(total));
+      if (pb > 0) value += (double)pb * ((double)g + (double)log(y) - (double)log(pb));
+      value = fmax(reg * sum<32>(value), 0.0);
+    } else {
+      real inside = 0;
+#pragma unroll
+      for (int j = 0; j < W; ++j) {
+        const u32 c = __shfl_sync(~0u, onto, j);
+        inside += k[j] * ys[j] * costs[c];
+      }
+      value = (double)sum<32>(inside * x);
+    }
+    __syncwarp();
+    const double missing = root_error(value, (double)error * scale_of_errors, inv_p);
+    if (!((double)error <= tol) || !(missing <= accuracy || tol <= tightest)) {
+      if (lane == 0) list[atomicAdd(&tally->left, (u64)1)] = p;
+      continue;
+    }
+    worst = fmax(worst, missing);
+    if (lane == 0) out[p] = (real)root(value, inv_p);
+  }
+  if (lane == 0) {
+    raise(&tally->error, worst);
+    if (iterations) atomicAdd(&tally->iterations, iterations);
+  }
+}
+
+#define WARP_SINKHORN(W)                                                                                              \
+  extern "C" __global__ void __launch_bounds__(128)                                                                   \
+  sinkhorn_warp_##W(PAIR_ARGUMENTS, const real* cost, double reg, i64 as_value, double inv_p, double accuracy,        \
+                    double tightest, double loosest, i64 limit, i64 keep, i64 stride, real* kept, u32* list,          \
+                    real* out) {                                                                                      \
+    PAIR_VALUES                                                                                                       \
+    if (tally->done) return;                                                                                          \
+    warp_pairs<W>(q, tally, cost, reg, as_value != 0, inv_p, accuracy, tightest, loosest, (int)limit, keep != 0,      \
+                  stride, kept, list, out);                                                                           \
+  }
+WARP_SINKHORN(16)
+WARP_SINKHORN(24)
+WARP_SINKHORN(32)
+#endif

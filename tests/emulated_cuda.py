@@ -1,0 +1,74 @@
+"""A stand-in for CuPy on the host: arrays are NumPy's, and the CUDA sources are compiled as plain C++.
+
+A launch is a loop over its blocks and threads, and a warp has one lane. This runs the arithmetic of the kernels and all
+of the code around them, but no parallelism: races, shared memory and shuffles are seen on a device only.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+COMPILER = shutil.which("g++") or shutil.which("clang++")
+_CTYPES = {np.int64: ctypes.c_int64, np.float64: ctypes.c_double, np.uint8: ctypes.c_uint8}
+_FOLDER = Path(tempfile.gettempdir()) / "bisimetric-emulated"
+
+
+class HostModule:
+    """A CUDA source compiled for the host."""
+
+    def __init__(self, code: str, options: tuple[str, ...]) -> None:
+        import hashlib
+
+        flags = [option for option in options if option.startswith(("-D", "-std"))]
+        name = hashlib.sha256((code + " ".join(flags)).encode()).hexdigest()[:24]
+        _FOLDER.mkdir(exist_ok=True)
+        library = _FOLDER / f"{name}.so"
+        if not library.exists():
+            source = _FOLDER / f"{name}.cpp"
+            source.write_text(code)
+            part = _FOLDER / f"{name}.part"
+            assert COMPILER is not None
+            command = [COMPILER, "-O2", "-shared", "-fPIC", *flags, "-o", str(part), str(source)]
+            subprocess.run(command, check=True, capture_output=True, text=True)
+            part.rename(library)
+        self.library = ctypes.CDLL(str(library))
+
+    def get_function(self, name: str) -> Any:
+        function = getattr(self.library, name)
+
+        def call(grid: tuple[int, ...], block: tuple[int, ...], arguments: tuple[Any, ...], shared_mem: int = 0) -> None:
+            del shared_mem
+            self.library.launch_shape(grid[0], grid[1] if len(grid) > 1 else 1, block[0])
+            values = []
+            for argument in arguments:
+                if isinstance(argument, np.ndarray):
+                    assert argument.flags.c_contiguous, name
+                    values.append(ctypes.c_void_p(argument.ctypes.data))
+                else:
+                    values.append(_CTYPES[type(argument)](argument))
+            function(*values)
+
+        return call
+
+
+def fake_cupy() -> Any:
+    """A module that looks like CuPy as far as the package uses it."""
+    names = {name: getattr(np, name) for name in dir(np) if not name.startswith("_")}
+    runtime = SimpleNamespace(
+        CUDARuntimeError=RuntimeError, driverGetVersion=lambda: 13000, getDeviceCount=lambda: 1,
+        memGetInfo=lambda: (1 << 30, 1 << 30),
+    )  # fmt: skip
+    cuda = SimpleNamespace(runtime=runtime, Device=lambda: SimpleNamespace(attributes={"MultiProcessorCount": 1}))
+    names |= {
+        "asnumpy": np.array, "RawModule": HostModule, "cuda": cuda, "lanes_of_a_warp": 1,
+        "get_default_memory_pool": lambda: SimpleNamespace(free_bytes=lambda: 0),
+    }  # fmt: skip
+    return SimpleNamespace(**names)
