@@ -142,15 +142,19 @@ class DeviceEvaluator(Evaluator):
 
 
 class ExactOnDevice(DeviceEvaluator):
-    """Keeps the optimal tree of each pair, as the parents of its nodes."""
+    """Keeps the optimal tree of each pair."""
 
-    kept_dtype = np.uint16
+    kept_dtype = np.uint8
 
     def __init__(self, engine: Engine, family: Family, p: float, keep: bool, first: int = 1) -> None:
         super().__init__(engine, family, p, keep, first)
 
     def _kept_entries(self, group: int) -> int:
-        return 2 * int(self.rows.widest[group])
+        return int(self.rows.tree_bytes(group))
+
+    @property
+    def rows_at_once(self) -> int:
+        return int(self.rows.rows_at_once())
 
     def enqueue(self, group: int, a0: int, a1: int, out: Array) -> None:
         self.engine.kernels.exact_block(
@@ -215,7 +219,7 @@ class SinkhornOnDevice(DeviceEvaluator):
         self.tightest = 64.0 * engine.eps
 
     def _kept_entries(self, group: int) -> int:
-        return self.family.n_states if self.dense_rows is not None else int(self.rows.kept_width(group))
+        return self.family.n_states if self.dense_rows is not None else int(self.rows.kept_numbers(group))
 
     def _fits(self, old: Any) -> bool:
         fits = (old.settings.reg, old.p) == (self.settings.reg, self.p)

@@ -74,7 +74,7 @@ def kernel(file: str, name: str, dtype: np.dtype[Any]) -> Any:
         if (file, dtype.char) not in _CALLS:
             try:
                 module = cupy().RawModule(code=source(file), options=options(dtype))
-                module.get_function  # noqa: B018
+                module.compile()
             except Exception as error:
                 raise DeviceError(f"{file} could not be compiled for this device: {error}") from None
             _CALLS[file, dtype.char] = module
@@ -98,6 +98,8 @@ def launch(file: str, name: str, dtype: np.dtype[Any], blocks: int | tuple[int, 
            arguments: Sequence[Any], shared: int = 0) -> None:  # fmt: skip
     """Start a kernel on the current stream."""
     call = kernel(file, name, dtype)
+    if shared > 48 << 10 and call.max_dynamic_shared_size_bytes < shared:
+        call.max_dynamic_shared_size_bytes = shared
     grid = (blocks,) if isinstance(blocks, int) else blocks
     call(grid, (threads,), tuple(arguments), shared_mem=shared)
 

@@ -167,3 +167,15 @@ extern "C" __global__ void forget(i64 n_members, i64 first, const unsigned char*
     }
   );
 }
+
+// The strips of rows a0 … [rows, S, width]; see strips.cuh.
+extern "C" __global__ void make_strips(const Tally* tally, const u32* slots, i64 n_members, i64 a0, i64 rows, i64 width,
+                                       i64 n_states, const real* cost, real* strips) {
+  EACH_THREAD(
+    if (tally->done) return;
+    for (i64 k = global_thread(); k < rows * n_states; k += all_threads()) {
+      const i64 a = a0 + k / n_states, t = k % n_states;
+      for (i64 i = 0; i < width; ++i) strips[k * width + i] = cost[slots[i * n_members + a] * n_states + t];
+    }
+  );
+}

@@ -10,7 +10,7 @@ from ..select import DeviceError
 from .device import cupy, free_bytes, lanes, launch, over, processors
 from .fields import Tally
 
-_UNITS = 2.0**48  # masses of the exact solver add up to this
+_BITS = 48  # masses of the exact solver add up to 2 to this power
 _WORK_SHARE = 0.25  # of the free memory, for work spaces of warps
 _STRIP_BYTES = 24 << 20
 SMALL = (4, 8)  # widths of the kernels with one thread a pair
@@ -39,7 +39,7 @@ class Rows:
         self.probs = xp.asarray(probs)
         self._host_probs = probs
         self._mass: Any = None
-        self._slots: dict[tuple[int, int], Any] = {}
+        self._slots: dict[int, Any] = {}
 
     @property
     def mass(self) -> Any:
@@ -48,21 +48,38 @@ class Rows:
             self._mass = cupy().asarray(integer_masses(self._host[0], self._host_probs))
         return self._mass
 
-    def slots(self, group: int, width: int) -> tuple[Any, Any, Any]:
-        """(successors, probabilities, masses) of a group's rows, transposed and padded [width, members]."""
-        if (group, width) not in self._slots:
-            xp = cupy()
+    def small_width(self, group: int) -> int:
+        """The width of the kernels with one thread a pair, where they serve the group; else 0."""
+        return next((width for width in SMALL if self.widest[group] <= width), 0)
+
+    def slots(self, group: int) -> tuple[Any, Any, Any, Any]:
+        """(successors, probabilities, masses [width, members], sizes) of a group's rows, transposed and padded."""
+        if group not in self._slots:
+            xp, width = cupy(), self.small_width(group)
             members = self.host_groups[group]
             starts, sizes = self._host[0][members], self.sizes[members]
             place = np.arange(width)[:, None]
-            inside = place < np.minimum(sizes, width)
+            inside = place < sizes
             at = starts + np.where(inside, place, 0)
             probs = np.where(inside, self._host_probs[at], 0.0).astype(self.dtype)
-            mass = np.where(inside, integer_masses(self._host[0], self._host_probs)[at], 0)
-            self._slots[group, width] = tuple(
-                xp.asarray(np.ascontiguousarray(x)) for x in (self._host[1][at].astype(np.uint32), probs, mass)
+            bits, kind = (25, np.int32) if self.dtype == np.float32 else (_BITS, np.int64)
+            masses = integer_masses(self._host[0], self._host_probs, bits)
+            mass = np.where(inside, masses[at], 0).astype(kind)
+            self._slots[group] = tuple(
+                xp.asarray(np.ascontiguousarray(x))
+                for x in (self._host[1][at].astype(np.uint32), probs, mass, sizes.astype(np.int32))
             )
-        return self._slots[group, width]
+        return self._slots[group]
+
+    def strips(self, tally: Tally, group: int, a0: int, a1: int, cost: Any) -> Any:
+        """Costs from the successors of rows a0 … a1 − 1 to all states, side by side."""
+        width, n_members = self.small_width(group), len(self.groups[group])
+        strips = cupy().empty((a1 - a0) * self.n_states * width, self.dtype)
+        launch("fields.cu", "make_strips", self.dtype, *over((a1 - a0) * self.n_states), (
+            tally.array, self.slots(group)[0], np.int64(n_members), np.int64(a0), np.int64(a1 - a0), np.int64(width),
+            np.int64(self.n_states), cost, strips,
+        ))  # fmt: skip
+        return strips
 
     def arguments(self, tally: Tally, group: int, a0: int, rows: int, first: int) -> tuple[Any, ...]:
         """PAIR_ARGUMENTS of the kernels."""
@@ -94,15 +111,16 @@ class Rows:
 
     def rows_at_once(self) -> int:
         """Rows whose strips of costs stay in the second-level cache."""
-        width = max(fast_width(self.sizes[g]) for g in self.host_groups)
-        if width not in SMALL:
-            return 1 << 20
-        return max(1, _STRIP_BYTES // (self.n_states * width * self.dtype.itemsize))
+        width = max(self.small_width(g) for g in range(len(self.groups)))
+        return max(1, _STRIP_BYTES // (self.n_states * width * self.dtype.itemsize)) if width else 1 << 20
 
-    def kept_width(self, group: int) -> int:
+    def kept_numbers(self, group: int) -> int:
         """Numbers that Sinkhorn keeps for a pair of the group."""
-        width = fast_width(self.sizes[self.host_groups[group]])
-        return width if width in SMALL and self.widest[group] <= width else self.widest[group]
+        return self.small_width(group) or self.widest[group]
+
+    def tree_bytes(self, group: int) -> int:
+        """Bytes that the exact solver keeps for a pair of the group."""
+        return {4: 4, 8: 16}.get(self.small_width(group), 4 * self.widest[group])
 
     def left_over(self, pairs: int) -> Any:
         """Room to list `pairs` pairs."""
@@ -111,11 +129,11 @@ class Rows:
         return self.list
 
 
-def integer_masses(indptr: Any, probs: Any) -> Any:
-    """Probabilities as integers that add up to 2^48 in each row; what rounding leaves goes to the largest."""
-    mass = np.rint(probs * _UNITS).astype(np.int64)
+def integer_masses(indptr: Any, probs: Any, bits: int = _BITS) -> Any:
+    """Probabilities as integers that add up to 2^bits in each row; what rounding leaves goes to the largest."""
+    mass = np.rint(probs * 2.0**bits).astype(np.int64)
     starts = indptr[:-1]
-    missing = int(_UNITS) - np.add.reduceat(mass, starts)
+    missing = (1 << bits) - np.add.reduceat(mass, starts)
     owner = np.repeat(np.arange(len(starts)), np.diff(indptr))
     tops = np.flatnonzero(mass == np.maximum.reduceat(mass, starts)[owner])
     firsts = tops[np.searchsorted(owner[tops], np.arange(len(starts)))]
@@ -123,24 +141,34 @@ def integer_masses(indptr: Any, probs: Any) -> Any:
     return mass
 
 
-def fast_width(sizes: Any) -> int:
-    """The width of the fast kernel that serves most rows of these sizes, 0 for none."""
+def warp_width(sizes: Any) -> int:
+    """The width of the kernel with one warp a pair that serves most rows of these sizes, 0 for none."""
     usual = float(np.quantile(sizes, 0.95, method="higher"))
-    widths = SMALL if lanes() == 1 else SMALL + WARP
-    return next((width for width in widths if usual <= width), 0)
+    return next((width for width in WARP if usual <= width and lanes() > 1), 0)
 
 
 def exact_block(
     tally: Tally, rows: Rows, group: int, a0: int, a1: int, cost: Any, inv_p: float, first: int, kept: Any, out: Any
 ) -> None:
-    """out[a − a0, b] = W_p between members a and b, for a0 ≤ a < a1 and b ≥ a + first."""
-    widest, pairs = rows.widest[group], (a1 - a0) * len(rows.groups[group])
-    eps = float(np.finfo(rows.dtype).eps)
-    share = 1e-13 if rows.dtype == np.float64 else 4.0 * eps
-    blocks, work = rows.work_space(widest * widest + 8 * widest, pairs)
+    """out[a − a0, b] = W_p between members a and b, for a0 ≤ a < a1 and b ≥ a + first; kept is bytes [pairs, …]."""
+    widest, n_members = rows.widest[group], len(rows.groups[group])
+    share = 1e-13 if rows.dtype == np.float64 else 8.0 * float(np.finfo(np.float32).eps)
+    keep, width = np.int64(len(kept) > 0), rows.small_width(group)
+    if width:
+        strips = rows.strips(tally, group, a0, a1, cost)
+        slots, _, mass, sizes = rows.slots(group)
+        real = rows.dtype.itemsize
+        threads = 4 * lanes() if real == 4 or width == 4 else 2 * lanes()
+        shared = threads * (real * (width * width + 2 * width) + (4 if real == 4 else 8) * 2 * width + 4 * width)
+        launch("exact.cu", f"exact_small_{width}", rows.dtype, (-(-n_members // threads), a1 - a0), threads, (
+            tally.array, slots, mass, sizes, np.int64(n_members), np.int64(a0), np.int64(first),
+            np.int64(rows.n_states), strips, np.float64(inv_p), np.float64(share), keep, kept, out,
+        ), shared)  # fmt: skip
+        return
+    blocks, work = rows.work_space(widest * widest + 8 * widest, (a1 - a0) * n_members)
     launch("exact.cu", "exact_pairs", rows.dtype, blocks, 4 * lanes(), (
         *rows.arguments(tally, group, a0, a1 - a0, first), rows.mass, cost, np.float64(inv_p), np.float64(share),
-        np.int64(widest), work, np.int64(len(kept) > 0), kept, out,
+        np.int64(widest), work, keep, kept, out,
     ))  # fmt: skip
 
 
@@ -154,28 +182,22 @@ def sinkhorn_block(
     """
     n_members, widest = len(rows.groups[group]), rows.widest[group]
     pairs = (a1 - a0) * n_members
-    width = fast_width(rows.sizes[rows.host_groups[group]])
-    if width in SMALL and rows.widest[group] > width:
-        width = next((w for w in WARP if lanes() > 1 and w >= min(widest, 32)), 0)
     keep = len(kept) > 0
     stride = kept.shape[1] if keep else 0
     settings = (
         np.float64(reg), np.int64(as_value), np.float64(inv_p), np.float64(accuracy), np.float64(tightest),
         np.float64(loosest),
     )  # fmt: skip
-    width = 0 if listed else width
+    small = 0 if listed else rows.small_width(group)
+    width = 0 if listed or small else warp_width(rows.sizes[rows.host_groups[group]])
+    listed = listed or small + width > 0
     waiting = rows.left_over(pairs)
     common = rows.arguments(tally, group, a0, a1 - a0, first)
-    if width in SMALL:
-        slots, probs, _ = rows.slots(group, width)
-        strips = cupy().empty((a1 - a0) * rows.n_states * width, rows.dtype)
-        blocks, threads = over((a1 - a0) * rows.n_states)
-        launch("sinkhorn.cu", "make_strips", rows.dtype, blocks, threads, (
-            tally.array, slots, np.int64(n_members), np.int64(a0), np.int64(a1 - a0), np.int64(width),
-            np.int64(rows.n_states), cost, strips,
-        ))  # fmt: skip
+    if small:
+        strips = rows.strips(tally, group, a0, a1, cost)
+        slots, probs, _, _ = rows.slots(group)
         threads = 4 * lanes()
-        launch("sinkhorn.cu", f"sinkhorn_small_{width}", rows.dtype, (-(-n_members // threads), a1 - a0), threads, (
+        launch("sinkhorn.cu", f"sinkhorn_small_{small}", rows.dtype, (-(-n_members // threads), a1 - a0), threads, (
             tally.array, slots, probs, np.int64(n_members), np.int64(a0), np.int64(first), np.int64(rows.n_states),
             strips, *settings, np.int64(min(limit, 64)), np.int64(keep), kept, waiting, out,
         ))  # fmt: skip
@@ -187,7 +209,7 @@ def sinkhorn_block(
     blocks, work = rows.work_space(3 * widest * widest + 24 * widest, pairs)
     launch("sinkhorn.cu", "sinkhorn_any", rows.dtype, blocks, 4 * lanes(), (
         *common, rows.mass, cost, *settings, np.int64(limit), np.int64(widest), work, np.int64(keep), np.int64(stride),
-        kept, np.int64(listed or width > 0), waiting, out,
+        kept, np.int64(listed), waiting, out,
     ))  # fmt: skip
 
 

@@ -102,7 +102,7 @@ DEVICE bool set_flows(const T& t, Masses row_mass, Masses column_mass) {
   for (int v = lane_of(L); v < nodes; v += L) {
     i64 mass = v < n ? lifted_row<SHIFT>(row_mass[v]) : lifted_column<SHIFT>(column_mass[v - n], v == nodes - 1, n);
     for (int x = v; x != 0; x = t.parent[x], mass = -mass) {
-      if (L == 1) t.flow[x] += mass;
+      if constexpr (L == 1) t.flow[x] += mass;
       else atomicAdd((u64*)&t.flow[x], (u64)mass);  // integers: the order does not matter
     }
   }
@@ -182,6 +182,20 @@ template <int L, int SHIFT, class T> DEVICE double tree_value(const T& t, double
   return sum<L>(value) * unit;
 }
 
+// Pivot until no reduced cost is below −tol. Needs potentials; depths are made before the first pivot.
+template <int L, class T> DEVICE int improve(const T& t, double tol, bool has_depths) {
+  int i, j, next = 0, pivots = 0;
+  const int limit = 1000 + 200 * (t.n + t.m);  // far above what is seen; the answer is feasible anyway
+  while (pivots < limit && best_arc<L>(t, tol, next, i, j)) {
+    if (!has_depths) set_potentials<L>(t);
+    has_depths = true;
+    pivot<L>(t, i, j);
+    set_potentials<L>(t);
+    ++pivots;
+  }
+  return pivots;
+}
+
 // Solve from the tree in t.parent (warm) or from a new one. Leaves potentials, flows and the tree.
 template <int L, int SHIFT, class T, class Masses>
 DEVICE int solve(const T& t, Masses row_mass, Masses column_mass, bool warm, double tol) {
@@ -190,15 +204,8 @@ DEVICE int solve(const T& t, Masses row_mass, Masses column_mass, bool warm, dou
     cold_tree<L, SHIFT>(t, row_mass, column_mass);
     set_flows<L, SHIFT>(t, row_mass, column_mass);
   }
-  int i, j, next = 0, pivots = 0;
   set_potentials<L>(t);
-  const int limit = 1000 + 200 * (t.n + t.m);  // far above what is seen; the answer is feasible anyway
-  while (pivots < limit && best_arc<L>(t, tol, next, i, j)) {
-    pivot<L>(t, i, j);
-    set_potentials<L>(t);
-    ++pivots;
-  }
-  return pivots;
+  return improve<L>(t, tol, true);
 }
 
 DEVICE inline double two_by_two(double a, double b, double c00, double c01, double c10, double c11) {
