@@ -254,7 +254,9 @@ class MetricOperator:
             block = xp.zeros((a1 - a0, len(rewards)), real)
             fill(0, a0, a1, block)
             if self.engine.on_device:
-                kernels.hausdorff(block, pointers, rewards, label_sets, self.largest, s0, first, *weights, acc)
+                kernels.hausdorff(
+                    self.evaluator.tally, block, pointers, rewards, label_sets, self.largest, s0, first, *weights, acc
+                )
                 return acc
             kernels.hausdorff(block, pointers, rewards, s0, first, *weights, acc)
             acc[label_sets[s0:s1, None] != label_sets[None, :]] = self.largest
@@ -267,7 +269,8 @@ class MetricOperator:
             block = xp.zeros((a1 - a0, len(members)), real)
             fill(group, a0, a1, block)
             if self.engine.on_device:
-                kernels.raise_to(block, self.evaluator.rows.groups[group], states, rewards, a0, s0, first, *weights, acc)
+                rows = self.evaluator.rows.groups[group]
+                kernels.raise_to(self.evaluator.tally, block, rows, states, rewards, a0, s0, first, *weights, acc)
             else:
                 kernels.raise_to(block, members, states, rewards, a0, a1, s0, first, *weights, acc)
         return acc

@@ -213,6 +213,7 @@ class SinkhornOnDevice(DeviceEvaluator):
         self.settings = settings
         self.dense_rows = _dense(engine, family)
         self.by_products = False  # whether kept holds y rather than log y
+        self.gibbs: Any = None
         super().__init__(engine, family, settings.p, keep, 0 if settings.diagonal == "kept" else 1)
         self.synchronous = self.dense_rows is not None
         self.safe = 300.0 if engine.dtype == np.float64 else 30.0
@@ -243,10 +244,16 @@ class SinkhornOnDevice(DeviceEvaluator):
         return float((16.0 * self.engine.eps * self.settings.reg) ** (1.0 / self.p))
 
     def prepare(self, d: Array, accuracy: float) -> None:
+        xp, reg = self.engine.xp, self.settings.reg
+        if self.dense_rows is None and self.rows.wants_gibbs():
+            if self.gibbs is None or self.gibbs.shape != d.shape:
+                self.gibbs = xp.empty_like(d)
+            self.accuracy = accuracy
+            self.engine.kernels.power(self.tally, d, self.p, self.cost, reg, self.gibbs)
+            return
         super().prepare(d, accuracy)
         if self.dense_rows is None:
             return
-        xp, reg = self.engine.xp, self.settings.reg
         self.top = self.tally.read().top
         by_products = self.top <= self.safe * reg
         if by_products != self.by_products:
@@ -270,7 +277,8 @@ class SinkhornOnDevice(DeviceEvaluator):
         s = self.settings
         self.engine.kernels.sinkhorn_block(
             self.tally, self.rows, group, a0, a1, self.cost, s.reg, s.cost == "value", 1.0 / s.p, self.accuracy,
-            self.tightest, max(s.marginal_tol, self.tightest), self.iteration_limit, self.first, kept, out, listed,
+            self.tightest, max(s.marginal_tol, self.tightest), self.iteration_limit, self.first, kept, out, self.gibbs,
+            self.safe, listed,
         )  # fmt: skip
 
     def _by_products(self, group: int, a0: int, a1: int, out: Array) -> None:
@@ -299,7 +307,7 @@ class SinkhornOnDevice(DeviceEvaluator):
 
     def finish(self) -> None:
         super().finish()
-        self.kernel = self.weighted = None
+        self.kernel = self.weighted = self.gibbs = None
 
 
 class BallOnDevice(DeviceEvaluator):

@@ -1,6 +1,8 @@
 // Passes over the distances: ground cost, comparison of choices, the new distances and what changed.
 
-extern "C" __global__ void power_max(Tally* tally, const real* d, i64 count, double p, real* cost) {
+// cost = d^p and, where reg > 0, gibbs = exp(−cost/reg).
+extern "C" __global__ void power_max(Tally* tally, const real* d, i64 count, double p, double reg, real* cost,
+                                     real* gibbs) {
   EACH_THREAD(
     if (tally->done) return;
     double top = 0.0;
@@ -9,6 +11,7 @@ extern "C" __global__ void power_max(Tally* tally, const real* d, i64 count, dou
       if (p == 2.0) x *= x;
       else if (p != 1.0) x = pow(x, p);
       cost[k] = (real)x;
+      if (reg > 0.0) gibbs[k] = (real)exp((real)(-x / reg));
       top = fmax(top, x);
     }
     top = largest<LANES>(top);
@@ -49,10 +52,11 @@ extern "C" __global__ void start_rows(const i64* label_set, double largest_dista
   );
 }
 
-extern "C" __global__ void raise_to(const real* block, const i64* members, i64 n_members, const i64* states,
+extern "C" __global__ void raise_to(Tally* tally, const real* block, const i64* members, i64 n_members, const i64* states,
                                     const double* rewards, i64 a0, i64 rows, i64 s0, i64 first, double c_R, double c_T,
                                     i64 n, real* acc) {
   EACH_THREAD(
+    if (global_thread() == 0) tally->left = 0;  // the next block makes its own list
     for (i64 k = global_thread(); k < rows * n_members; k += all_threads()) {
       const i64 a = a0 + k / n_members, b = k % n_members;
       if (b < a + first) continue;
@@ -64,10 +68,11 @@ extern "C" __global__ void raise_to(const real* block, const i64* members, i64 n
 }
 
 // Hausdorff distance of the choices of s and t; states whose labels differ are as far apart as can be.
-extern "C" __global__ void hausdorff(const real* block, const i64* choice_ptr, const double* rewards,
+extern "C" __global__ void hausdorff(Tally* tally, const real* block, const i64* choice_ptr, const double* rewards,
                                      const i64* label_set, double largest_distance, i64 s0, i64 rows, i64 first,
                                      double c_R, double c_T, i64 n, i64 n_choices, real* acc) {
   EACH_THREAD(
+    if (global_thread() == 0) tally->left = 0;
     for (i64 k = global_thread(); k < rows * n; k += all_threads()) {
       const i64 s = s0 + k / n, t = k % n, top = choice_ptr[s0];
       if (t < s + first) continue;

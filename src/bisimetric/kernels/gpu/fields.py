@@ -56,10 +56,12 @@ class Tally:
         )
 
 
-def power(tally: Tally, d: Any, p: float, cost: Any) -> None:
-    """cost = d^p; its largest entry goes into the tally."""
+def power(tally: Tally, d: Any, p: float, cost: Any, reg: float = 0.0, gibbs: Any = None) -> None:
+    """cost = d^p, its largest entry goes into the tally; where reg > 0 also gibbs = exp(−cost/reg)."""
     blocks, threads = over(d.size)
-    launch("fields.cu", "power_max", d.dtype, blocks, threads, (tally.array, d, np.int64(d.size), np.float64(p), cost))
+    launch("fields.cu", "power_max", d.dtype, blocks, threads, (
+        tally.array, d, np.int64(d.size), np.float64(p), np.float64(reg), cost, cost if gibbs is None else gibbs,
+    ))  # fmt: skip
 
 
 def write_chain(tally: Tally, transports: Any, s0: int, first: int, rewards: Any, c_R: float, c_T: float, d: Any) -> None:
@@ -81,26 +83,26 @@ def start_rows(label_set: Any, largest: float, s0: int, acc: Any) -> None:
 
 
 def raise_to(
-    block: Any, members: Any, states: Any, rewards: Any, a0: int, s0: int, first: int, c_R: float, c_T: float, acc: Any
+    tally: Tally, block: Any, members: Any, states: Any, rewards: Any, a0: int, s0: int, first: int, c_R: float, c_T: float, acc: Any
 ) -> None:
     """acc = max(acc, c_R |Δr| + c_T W) for the pairs of one label."""
     rows, n_members = block.shape
     blocks, threads = over(block.size)
     launch("fields.cu", "raise_to", acc.dtype, blocks, threads, (
-        block, members, np.int64(n_members), states, rewards, np.int64(a0), np.int64(rows), np.int64(s0),
+        tally.array, block, members, np.int64(n_members), states, rewards, np.int64(a0), np.int64(rows), np.int64(s0),
         np.int64(first), np.float64(c_R), np.float64(c_T), np.int64(acc.shape[1]), acc,
     ))  # fmt: skip
 
 
 def hausdorff(
-    block: Any, choice_ptr: Any, rewards: Any, label_set: Any, largest: float, s0: int, first: int, c_R: float,
+    tally: Tally, block: Any, choice_ptr: Any, rewards: Any, label_set: Any, largest: float, s0: int, first: int, c_R: float,
     c_T: float, acc: Any,
 ) -> None:  # fmt: skip
     """acc = Hausdorff distance of the choices of two states; the largest one where their labels differ."""
     rows, n = acc.shape
     blocks, threads = over(acc.size)
     launch("fields.cu", "hausdorff", acc.dtype, blocks, threads, (
-        block, choice_ptr, rewards, label_set, np.float64(largest), np.int64(s0), np.int64(rows), np.int64(first),
+        tally.array, block, choice_ptr, rewards, label_set, np.float64(largest), np.int64(s0), np.int64(rows), np.int64(first),
         np.float64(c_R), np.float64(c_T), np.int64(n), np.int64(block.shape[1]), acc,
     ))  # fmt: skip
 

@@ -13,6 +13,7 @@ from .fields import Tally
 _BITS = 48  # masses of the exact solver add up to 2 to this power
 _WORK_SHARE = 0.25  # of the free memory, for work spaces of warps
 _STRIP_BYTES = 24 << 20
+_FAST_LIMIT = 120  # iterations before a pair is left to the kernel that knows Newton steps
 SMALL = (4, 8)  # widths of the kernels with one thread a pair
 WARP = (16, 24, 32)  # and with one warp a pair
 
@@ -109,6 +110,12 @@ class Rows:
         """List the pairs at these places of a block."""
         self.left_over(len(places))[: len(places)] = places
 
+    def wants_gibbs(self) -> bool:
+        """Whether Sinkhorn's kernels read exp(−cost/λ)."""
+        return any(
+            not self.small_width(g) and warp_width(self.sizes[members]) for g, members in enumerate(self.host_groups)
+        )
+
     def rows_at_once(self) -> int:
         """Rows whose strips of costs stay in the second-level cache."""
         width = max(self.small_width(g) for g in range(len(self.groups)))
@@ -174,11 +181,11 @@ def exact_block(
 
 def sinkhorn_block(
     tally: Tally, rows: Rows, group: int, a0: int, a1: int, cost: Any, reg: float, as_value: bool, inv_p: float,
-    accuracy: float, tightest: float, loosest: float, limit: int, first: int, kept: Any, out: Any, listed: bool = False,
+    accuracy: float, tightest: float, loosest: float, limit: int, first: int, kept: Any, out: Any, gibbs: Any = None, safe: float = 0.0, listed: bool = False,
 ) -> None:  # fmt: skip
     """out[a − a0, b] = the Sinkhorn distance, for a0 ≤ a < a1 and b ≥ a + first; kept [pairs, width] holds log y.
 
-    Where `listed`, only the pairs that `rows` lists are worked on.
+    `gibbs` is exp(−cost/reg), used where the largest cost is at most safe·reg. Where `listed`, only the pairs that `rows` lists are worked on.
     """
     n_members, widest = len(rows.groups[group]), rows.widest[group]
     pairs = (a1 - a0) * n_members
@@ -199,12 +206,13 @@ def sinkhorn_block(
         threads = 4 * lanes()
         launch("sinkhorn.cu", f"sinkhorn_small_{small}", rows.dtype, (-(-n_members // threads), a1 - a0), threads, (
             tally.array, slots, probs, np.int64(n_members), np.int64(a0), np.int64(first), np.int64(rows.n_states),
-            strips, *settings, np.int64(min(limit, 64)), np.int64(keep), kept, waiting, out,
+            strips, *settings, np.int64(min(limit, _FAST_LIMIT)), np.int64(keep), kept, waiting, out,
         ))  # fmt: skip
     elif width:
-        blocks = max(1, min(-(-pairs // 4), 8 * processors()))
+        resident = {16: 4, 24: 3, 32: 2}[width] * (8 // rows.dtype.itemsize)
+        blocks = max(1, min(-(-pairs // 4), resident * processors()))
         launch("sinkhorn.cu", f"sinkhorn_warp_{width}", rows.dtype, blocks, 4 * lanes(), (
-            *common, cost, *settings, np.int64(min(limit, 64)), np.int64(keep), np.int64(stride), kept, waiting, out,
+            *common, cost, cost if gibbs is None else gibbs, np.float64(safe if gibbs is not None else -1.0), *settings, np.int64(min(limit, _FAST_LIMIT)), np.int64(keep), np.int64(stride), kept, waiting, out,
         ))  # fmt: skip
     blocks, work = rows.work_space(3 * widest * widest + 24 * widest, pairs)
     launch("sinkhorn.cu", "sinkhorn_any", rows.dtype, blocks, 4 * lanes(), (

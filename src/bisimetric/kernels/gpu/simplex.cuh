@@ -65,6 +65,7 @@ DEVICE void cold_tree(const T& t, Masses row_mass, Masses column_mass) {
     sync<L>();
     const auto here = t.flow[i], there = t.flow[n + best];
     const bool row_ends = i < n - 1 && (here <= there || open == 1);
+    sync<L>();
     if (lane == 0) {
       t.from[k] = i;
       t.to[k] = n + best;

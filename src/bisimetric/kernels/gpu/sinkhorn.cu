@@ -107,7 +107,7 @@ DEVICE void small_pair(Tally* tally, const u32* slots, const real* slot_probs, i
   while ((double)error > tol && done < limit) {
     if (done >= look) {
       const double speed = log(fmax((double)before / (double)error, 1.0 + 1e-9)) / 6.0;
-      if (log((double)error / tol) / speed > 40.0) break;
+      if (log((double)error / tol) / speed > (double)limit) break;
       look = done + 6;
       before = error;
     }
@@ -177,19 +177,23 @@ SMALL_SINKHORN(8)
 
 #ifdef __CUDACC__
 // Supports of at most W ≤ 32 states, one warp a pair. Lane r holds row r and column r of the plan in registers; x and y
-// go through shared memory. Leaves what does not converge soon in `list`.
+// go through shared memory. `gibbs` is exp(−C/λ), used where that cannot underflow (largest cost at most `safe`·λ).
+// Matrices are read along rows, where successors of b tend to be neighbours, and turned in shared memory.
+// Leaves what does not converge soon in `list`.
 template <int W>
-DEVICE void warp_pairs(const Pairs& q, Tally* tally, const real* cost, double reg, bool as_value, double inv_p,
-                       double accuracy, double tightest, double loosest, int limit, bool keep, i64 stride, real* kept,
-                       u32* list, real* out) {
+DEVICE void warp_pairs(const Pairs& q, Tally* tally, const real* cost, const real* gibbs, double safe, double reg,
+                       bool as_value, double inv_p, double accuracy, double tightest, double loosest, int limit,
+                       bool keep, i64 stride, real* kept, u32* list, real* out) {
   constexpr int PACK = 16 / sizeof(real);
   __shared__ alignas(16) real tiles[4][W][W + 1];
   __shared__ alignas(16) real all_x[4][32], all_y[4][32];
   real (*tile)[W + 1] = tiles[threadIdx.x / 32];
   real *xs = all_x[threadIdx.x / 32], *ys = all_y[threadIdx.x / 32];
   const Packed<real, PACK>*xv = (const Packed<real, PACK>*)xs, *yv = (const Packed<real, PACK>*)ys;
-  const int lane = threadIdx.x & 31, column = lane < W ? lane : 0;
+  const int lane = threadIdx.x & 31, place = lane < W ? lane : 0;
   const double top = double_of(tally->top);
+  const bool direct = top <= safe * reg;
+  const real* source = direct ? gibbs : cost;
   const real rate = (real)(1.0 / reg);
   const u32 nm = (u32)q.n_members, count = (u32)(q.rows * q.n_members), warps = (u32)(all_threads() / 32);
   double worst = 0.0;
@@ -209,7 +213,8 @@ DEVICE void warp_pairs(const Pairs& q, Tally* tally, const real* cost, double re
       continue;
     }
     double value = 0.0;
-    if (closed_form<32>(q, lo, n, to, m, cost, reg, as_value, value)) {
+    if (n == 1 || m == 1 || n + m == 4) {
+      closed_form<32>(q, lo, n, to, m, cost, reg, as_value, value);
       if (lane == 0) out[p] = (real)root(value, inv_p);
       continue;
     }
@@ -219,39 +224,71 @@ DEVICE void warp_pairs(const Pairs& q, Tally* tally, const real* cost, double re
     real* store = keep ? kept + pair_number(q, a, b) * stride : kept;
     const bool warm = keep && !isnan(store[0]);
     const real g = pb > 0 ? (warm ? store[lane] : (real)log(pb)) : 0;
-    const real* costs = cost + from * q.n_states;
-    real k[W], t[W], high = (real)-1e30, total = 0, biggest = 0;
+    real k[W], t[W], biggest = 0;
 #pragma unroll
-    for (int j = 0; j < W; ++j) {
-      const u32 c = __shfl_sync(~0u, onto, j);
-      const real shift = __shfl_sync(~0u, g, j);
-      const bool live = __shfl_sync(~0u, (int)(pb > 0), j);
-      const real here = costs[c];
-      biggest = live && here > biggest ? here : biggest;
-      k[j] = live ? shift - here * rate : (real)-1e30;
-      high = high > k[j] ? high : k[j];
+    for (int i = 0; i < W; ++i) {
+      const u32 r = __shfl_sync(~0u, from, i);
+      t[i] = i < n && in_column ? source[r * q.n_states + onto] : 0;
     }
+    if (inv_p != 1.0) {
 #pragma unroll
-    for (int j = 0; j < W; ++j) { k[j] = exp(k[j] - high); total += k[j]; }
-    const real part = pa / total;
+      for (int i = 0; i < W; ++i)
+        biggest = fmax(biggest, direct && t[i] > 0 ? -(real)reg * (real)log(t[i]) : t[i]);
+      biggest = largest<32>(in_column ? biggest : (real)0);
+    }
+    real shift = 0, total = 0;  // of the rows: log x without a is −shift − log(total)
+    if (direct) {
+      const real start = pb > 0 ? (real)exp(g) : 0;
 #pragma unroll
-    for (int j = 0; j < W; ++j) {
-      k[j] *= part;
-      if (lane < W) tile[lane][j] = k[j];
+      for (int i = 0; i < W; ++i) { t[i] *= start; if (lane < W) tile[i][lane] = t[i]; }
+      __syncwarp();
+#pragma unroll
+      for (int j = 0; j < W; ++j) { k[j] = tile[place][j]; total += k[j]; }
+      __syncwarp();
+    } else {
+#pragma unroll
+      for (int i = 0; i < W; ++i) if (lane < W) tile[i][lane] = pb > 0 ? g - t[i] * rate : (real)-1e30;
+      __syncwarp();
+      shift = (real)-1e30;
+#pragma unroll
+      for (int j = 0; j < W; ++j) { k[j] = tile[place][j]; shift = shift > k[j] ? shift : k[j]; }
+#pragma unroll
+      for (int j = 0; j < W; ++j) { k[j] = exp(k[j] - shift); total += k[j]; }
+      __syncwarp();
+    }
+    const real part = pa > 0 ? pa / total : 0;
+#pragma unroll
+    for (int j = 0; j < W; ++j) k[j] *= part;
+    if (direct) {  // columns are scaled by the rows' factors instead of being turned again
+      xs[lane] = part;
+      __syncwarp();
+#pragma unroll
+      for (int i = 0; i < W / PACK; ++i) {
+        const Packed<real, PACK> v = xv[i];
+#pragma unroll
+        for (int h = 0; h < PACK; ++h) t[i * PACK + h] *= v.at[h];
+      }
+    } else {
+#pragma unroll
+      for (int j = 0; j < W; ++j) if (lane < W) tile[lane][j] = k[j];
+      __syncwarp();
+#pragma unroll
+      for (int i = 0; i < W; ++i) t[i] = tile[i][place];
     }
     ys[lane] = in_column ? 1 : 0;
     __syncwarp();
     real sums = 0, x = 1, y = 1;
 #pragma unroll
-    for (int i = 0; i < W; ++i) { t[i] = tile[i][column]; sums += t[i]; }
-    const double scale_of_errors = inv_p == 1.0 ? top : (double)largest<32>(in_row ? biggest : (real)0);
+    for (int i = 0; i < W; ++i) sums += t[i];
+    xs[lane] = in_row ? 1 : 0;
+    const double scale_of_errors = inv_p == 1.0 ? top : (double)biggest;
     const double tol = pair_tolerance(scale_of_errors, inv_p, accuracy, tightest, loosest);
     float error = sum<32>(in_column ? (float)fabs(sums - pb) : 0.0f), before = error;
     int done = 1, look = 8;
     while ((double)error > tol && done < limit) {
       if (done >= look) {
         const float speed = logf(fmaxf(before / error, 1.0f + 1e-6f)) / 6.0f;
-        if (logf(error / (float)tol) / speed > 40.0f) break;
+        if (logf(error / (float)tol) / speed > (float)limit) break;
         look = done + 6;
         before = error;
       }
@@ -282,18 +319,19 @@ DEVICE void warp_pairs(const Pairs& q, Tally* tally, const real* cost, double re
     iterations += done;
     const bool finite = error <= 2.0f;
     if (keep && in_column) store[lane] = finite ? (pb > 0 ? g + (real)log(y) : 0) : (real)NOT_A_NUMBER;
+    __syncwarp();
     if (as_value) {
-      if (pa > 0) value += (double)pa * ((double)log(x) - (double)high - (double)log(total));
+      if (pa > 0) value += (double)pa * ((double)log(x) - (double)shift - (double)log(total));
       if (pb > 0) value += (double)pb * ((double)g + (double)log(y) - (double)log(pb));
       value = fmax(reg * sum<32>(value), 0.0);
     } else {
       real inside = 0;
 #pragma unroll
-      for (int j = 0; j < W; ++j) {
-        const u32 c = __shfl_sync(~0u, onto, j);
-        inside += k[j] * ys[j] * costs[c];
+      for (int i = 0; i < W; ++i) {
+        const u32 r = __shfl_sync(~0u, from, i);
+        if (i < n && in_column) inside += t[i] * xs[i] * cost[r * q.n_states + onto];
       }
-      value = (double)sum<32>(inside * x);
+      value = (double)sum<32>(inside * y);
     }
     __syncwarp();
     const double missing = root_error(value, (double)error * scale_of_errors, inv_p);
@@ -312,12 +350,13 @@ DEVICE void warp_pairs(const Pairs& q, Tally* tally, const real* cost, double re
 
 #define WARP_SINKHORN(W)                                                                                              \
   extern "C" __global__ void __launch_bounds__(128)                                                                   \
-  sinkhorn_warp_##W(PAIR_ARGUMENTS, const real* cost, double reg, i64 as_value, double inv_p, double accuracy,        \
+  sinkhorn_warp_##W(PAIR_ARGUMENTS, const real* cost, const real* gibbs, double safe, double reg, i64 as_value,       \
+                    double inv_p, double accuracy,                                                                    \
                     double tightest, double loosest, i64 limit, i64 keep, i64 stride, real* kept, u32* list,          \
                     real* out) {                                                                                      \
     PAIR_VALUES                                                                                                       \
     if (tally->done) return;                                                                                          \
-    warp_pairs<W>(q, tally, cost, reg, as_value != 0, inv_p, accuracy, tightest, loosest, (int)limit, keep != 0,      \
+    warp_pairs<W>(q, tally, cost, gibbs, safe, reg, as_value != 0, inv_p, accuracy, tightest, loosest, (int)limit, keep != 0,      \
                   stride, kept, list, out);                                                                           \
   }
 WARP_SINKHORN(16)
