@@ -119,10 +119,9 @@ DEVICE void small_exact(Tally* tally, const u32* slots, const typename MassOf<re
   real* pots = (real*)pool + N * N * THREADS + me;
   Mass* flows = (Mass*)((real*)pool + (N * N + 2 * N) * THREADS) + me;
   u8* links = (u8*)((Mass*)((real*)pool + (N * N + 2 * N) * THREADS) + 2 * N * THREADS) + me;
-  u8* spare = (u8*)((real*)pool + N * N * THREADS) + me;  // potentials are made after a cold start
   typedef Tree<Column<real, THREADS>, Column<real, THREADS>, Column<Mass, THREADS>, Column<u8, THREADS>, SHIFT> Small;
-  const Small t = {{costs}, {pots}, {flows}, {links}, {links + 2 * N * THREADS}, {spare}, {spare + 2 * N * THREADS},
-                   n, m, N};
+  const Small t = {{costs}, {pots}, {flows}, {links}, {links + 2 * N * THREADS},
+                   {links + 4 * N * THREADS}, n, m, N};
   const real* strip = strips + row * n_states * N;
   double biggest = 0.0;
   for (int j = 0; j < N; ++j) {
@@ -153,7 +152,6 @@ DEVICE void small_exact(Tally* tally, const u32* slots, const typename MassOf<re
       known |= 1u << to;
     }
     bool feasible = true;
-    known = 0;
     for (int k = edges - 1; k >= 0; --k) {  // the new node of a cell is the one that no later cell leads from
       const int cell = code.cell(k), i = cell / N, j = n + cell % N;
       const int to = i != 0 && t.parent[i] == j ? i : j, from = to == i ? j : i;

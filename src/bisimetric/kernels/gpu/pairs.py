@@ -166,7 +166,7 @@ def exact_block(
         slots, _, mass, sizes = rows.slots(group)
         real = rows.dtype.itemsize
         threads = 4 * lanes() if real == 4 or width == 4 else 2 * lanes()
-        shared = threads * (real * (width * width + 2 * width) + (4 if real == 4 else 8) * 2 * width + 4 * width)
+        shared = threads * (real * (width * width + 2 * width) + (4 if real == 4 else 8) * 2 * width + 6 * width)
         launch("exact.cu", f"exact_small_{width}", rows.dtype, (-(-n_members // threads), a1 - a0), threads, (
             tally.array, slots, mass, sizes, np.int64(n_members), np.int64(a0), np.int64(first),
             np.int64(rows.n_states), strips, np.float64(inv_p), np.float64(share), keep, kept, out,
@@ -209,7 +209,7 @@ def sinkhorn_block(
             strips, *settings, np.int64(min(limit, _FAST_LIMIT)), np.int64(keep), kept, waiting, out,
         ))  # fmt: skip
     elif width:
-        resident = {16: 4, 24: 3, 32: 2}[width] * (8 // rows.dtype.itemsize)
+        resident = 4 if rows.dtype == np.float32 else {16: 4, 24: 3, 32: 2}[width]
         blocks = max(1, min(-(-pairs // 4), resident * processors()))
         launch("sinkhorn.cu", f"sinkhorn_warp_{width}", rows.dtype, blocks, 4 * lanes(), (
             *common, cost, cost if gibbs is None else gibbs, np.float64(safe if gibbs is not None else -1.0), *settings, np.int64(min(limit, _FAST_LIMIT)), np.int64(keep), np.int64(stride), kept, waiting, out,

@@ -13,7 +13,7 @@ template <class T, int STRIDE> struct Column {  // entry k of one thread's colum
 };
 
 template <class Costs, class Reals, class Flows, class Nodes, int SHIFT> struct Tree {
-  Costs cost; Reals pot; Flows flow; Nodes parent, depth, from, to;
+  Costs cost; Reals pot; Flows flow; Nodes parent, depth, edge;
   int n, m, width;  // cost[i * width + j]
 
   DEVICE double arc(int v, int w) const {
@@ -21,7 +21,7 @@ template <class Costs, class Reals, class Flows, class Nodes, int SHIFT> struct 
   }
 };
 
-// Parents from the n + m − 1 edges (from[k], to[k]).
+// Parents from the n + m − 1 edges (edge[k] is row · m + column).
 template <int L, class T> DEVICE void direct_edges(const T& t) {
   const int nodes = t.n + t.m, none = 255;
   for (int v = lane_of(L); v < nodes; v += L) t.depth[v] = v == 0 ? 0 : none;
@@ -30,7 +30,7 @@ template <int L, class T> DEVICE void direct_edges(const T& t) {
   while (reached < nodes) {
     int found = 0;
     for (int k = lane_of(L); k < nodes - 1; k += L) {
-      const int i = t.from[k], j = t.to[k];
+      const int i = t.edge[k] / t.m, j = t.n + t.edge[k] % t.m;
       const bool has_i = t.depth[i] != none, has_j = t.depth[j] != none;
       if (has_i && !has_j) { t.parent[j] = i; t.depth[j] = 0; ++found; }
       if (has_j && !has_i) { t.parent[i] = j; t.depth[i] = 0; ++found; }
@@ -67,8 +67,7 @@ DEVICE void cold_tree(const T& t, Masses row_mass, Masses column_mass) {
     const bool row_ends = i < n - 1 && (here <= there || open == 1);
     sync<L>();
     if (lane == 0) {
-      t.from[k] = i;
-      t.to[k] = n + best;
+      t.edge[k] = i * m + best;
       if (row_ends) t.flow[n + best] = there - here;
       else { t.flow[i] = here - there; t.depth[n + best] = 1; }
     }
@@ -232,6 +231,6 @@ DEVICE inline WideTree wide_tree(double* work, int n, int m, const double* cost)
   double* pot = work;
   i64* flow = (i64*)(pot + nodes);
   int* parent = (int*)(flow + nodes);
-  WideTree t = {cost, pot, flow, parent, parent + nodes, parent + 2 * nodes, parent + 3 * nodes, n, m, m};
+  WideTree t = {cost, pot, flow, parent, parent + nodes, parent + 2 * nodes, n, m, m};
   return t;
 }

@@ -176,6 +176,57 @@ SMALL_SINKHORN(4)
 SMALL_SINKHORN(8)
 
 #ifdef __CUDACC__
+// A Newton step on log y for the plan in `tile` (rows over columns, column sums `sums`): lane j gets the step of column j,
+// with the last of the m columns held. t is overwritten. False where the matrix is not positive.
+template <int W>
+DEVICE bool warp_newton(const real (*tile)[W + 1], real* line, int n, int m, real pa, real pb, real sums, real (&t)[W],
+                        real& step) {
+  constexpr int PACK = 16 / sizeof(real);
+  const Packed<real, PACK>* lines = (const Packed<real, PACK>*)line;
+  const int lane = threadIdx.x & 31, k = m - 1;
+  const bool mine = lane < k;
+#pragma unroll
+  for (int l = 0; l < W; ++l) t[l] = 0;
+  for (int i = 0; i < n; ++i) {  // −ωᵀ diag(1/a) ω
+    const real mass = __shfl_sync(~0u, pa, i);
+    const real left = mine && mass > 0 ? tile[i][lane] / mass : 0;
+#pragma unroll
+    for (int l = 0; l < W; ++l) t[l] -= left * tile[i][l];
+  }
+  real right = mine ? pb - sums : 0, diagonal = 1;
+#pragma unroll
+  for (int l = 0; l < W; ++l) {
+    if (l >= k) t[l] = 0;
+    if (l == lane) t[l] = mine ? t[l] + sums * (real)(1.0 + 1e-12) + (real)1e-18 : 1;
+  }
+  bool positive = true;
+#pragma unroll
+  for (int c = 0; c < W; ++c) {  // Gauss and Jordan, one row a lane
+    if (lane == c) {
+#pragma unroll
+      for (int l = 0; l < W; ++l) line[l] = t[l];
+      line[W] = right;
+      diagonal = t[c];
+    }
+    __syncwarp();
+    const real pivot = line[c];
+    positive = positive && pivot > 0;
+    const real factor = lane == c ? 0 : t[c] / pivot;
+#pragma unroll
+    for (int l = c / PACK; l < W / PACK; ++l) {
+      const Packed<real, PACK> v = lines[l];
+#pragma unroll
+      for (int h = 0; h < PACK; ++h) t[l * PACK + h] -= factor * v.at[h];
+    }
+    right -= factor * line[W];
+    __syncwarp();
+  }
+  step = mine ? right / diagonal : 0;
+  const real longest = largest<32>((real)fabs(step));
+  if (longest > 3) step *= 3 / longest;
+  return positive && longest < (real)1e30;
+}
+
 // Supports of at most W ≤ 32 states, one warp a pair. Lane r holds row r and column r of the plan in registers; x and y
 // go through shared memory. `gibbs` is exp(−C/λ), used where that cannot underflow (largest cost at most `safe`·λ).
 // Matrices are read along rows, where successors of b tend to be neighbours, and turned in shared memory.
@@ -186,7 +237,7 @@ DEVICE void warp_pairs(const Pairs& q, Tally* tally, const real* cost, const rea
                        bool keep, i64 stride, real* kept, u32* list, real* out) {
   constexpr int PACK = 16 / sizeof(real);
   __shared__ alignas(16) real tiles[4][W][W + 1];
-  __shared__ alignas(16) real all_x[4][32], all_y[4][32];
+  __shared__ alignas(16) real all_x[4][32], all_y[4][32], lines[4][W + 4];
   real (*tile)[W + 1] = tiles[threadIdx.x / 32];
   real *xs = all_x[threadIdx.x / 32], *ys = all_y[threadIdx.x / 32];
   const Packed<real, PACK>*xv = (const Packed<real, PACK>*)xs, *yv = (const Packed<real, PACK>*)ys;
@@ -223,7 +274,7 @@ DEVICE void warp_pairs(const Pairs& q, Tally* tally, const real* cost, const rea
     const real pa = in_row ? (real)q.probs[lo + lane] : 0, pb = in_column ? (real)q.probs[to + lane] : 0;
     real* store = keep ? kept + pair_number(q, a, b) * stride : kept;
     const bool warm = keep && !isnan(store[0]);
-    const real g = pb > 0 ? (warm ? store[lane] : (real)log(pb)) : 0;
+    real g = pb > 0 ? (warm ? store[lane] : (real)log(pb)) : 0;
     real k[W], t[W], biggest = 0;
 #pragma unroll
     for (int i = 0; i < W; ++i) {
@@ -285,14 +336,34 @@ DEVICE void warp_pairs(const Pairs& q, Tally* tally, const real* cost, const rea
     const double tol = pair_tolerance(scale_of_errors, inv_p, accuracy, tightest, loosest);
     float error = sum<32>(in_column ? (float)fabs(sums - pb) : 0.0f), before = error;
     int done = 1, look = 8;
+    real free = as_value && pa > 0 ? -shift - (real)log(total) : 0;  // log of what scales the row, without a and x
+    real trial = 0;
+    bool tried = false;
     while ((double)error > tol && done < limit) {
       if (done >= look) {
         const float speed = logf(fmaxf(before / error, 1.0f + 1e-6f)) / 6.0f;
-        if (logf(error / (float)tol) / speed > (float)limit) break;
+        const bool slow = logf(error / (float)tol) / speed > 30.0f;
         look = done + 6;
         before = error;
+        if (slow) {  // the plan becomes the kernel, and a Newton step the first scaling
+#pragma unroll
+          for (int j = 0; j < W; ++j) {
+            k[j] *= x * ys[j];
+            if (lane < W) tile[lane][j] = k[j];
+          }
+          if (pb > 0) { g += (real)log(y); sums *= y; }
+          if (pa > 0) free += (real)log(x);
+          __syncwarp();
+          real step = 0;
+          const bool good = warp_newton<W>(tile, lines[threadIdx.x / 32], n, m, pa, pb, sums, t, step);
+          done += 8;
+#pragma unroll
+          for (int i = 0; i < W; ++i) t[i] = tile[i][place];
+          trial = good && pb > 0 ? (real)exp(step) : 1;
+          tried = true;
+        }
       }
-      y = pb > 0 ? pb / sums : 0;
+      y = pb > 0 ? (tried ? trial : pb / sums) : 0;
       ys[lane] = y;
       __syncwarp();
       real one = 0, two = 0;
@@ -315,13 +386,26 @@ DEVICE void warp_pairs(const Pairs& q, Tally* tally, const real* cost, const rea
       sums = one + two;
       error = sum<32>(in_column ? (float)fabs(sums * y - pb) : 0.0f);
       ++done;
+      if (tried && error < 0.5f * before) look = done;  // Newton works: go on with it
+      if (tried && !(error < before)) {  // it does not: back to where it began
+        sums = 0;
+#pragma unroll
+        for (int i = 0; i < W; ++i) sums += t[i];
+        x = y = 1;
+        __syncwarp();
+        xs[lane] = in_row ? 1 : 0;
+        ys[lane] = in_column ? 1 : 0;
+        __syncwarp();
+        error = before;
+      }
+      tried = false;
     }
     iterations += done;
     const bool finite = error <= 2.0f;
     if (keep && in_column) store[lane] = finite ? (pb > 0 ? g + (real)log(y) : 0) : (real)NOT_A_NUMBER;
     __syncwarp();
     if (as_value) {
-      if (pa > 0) value += (double)pa * ((double)log(x) - (double)shift - (double)log(total));
+      if (pa > 0) value += (double)pa * ((double)log(x) + (double)free);
       if (pb > 0) value += (double)pb * ((double)g + (double)log(y) - (double)log(pb));
       value = fmax(reg * sum<32>(value), 0.0);
     } else {
@@ -348,8 +432,8 @@ DEVICE void warp_pairs(const Pairs& q, Tally* tally, const real* cost, const rea
   }
 }
 
-#define WARP_SINKHORN(W)                                                                                              \
-  extern "C" __global__ void __launch_bounds__(128)                                                                   \
+#define WARP_SINKHORN(W, BLOCKS)                                                                                              \
+  extern "C" __global__ void __launch_bounds__(128, BLOCKS)                                                           \
   sinkhorn_warp_##W(PAIR_ARGUMENTS, const real* cost, const real* gibbs, double safe, double reg, i64 as_value,       \
                     double inv_p, double accuracy,                                                                    \
                     double tightest, double loosest, i64 limit, i64 keep, i64 stride, real* kept, u32* list,          \
@@ -359,7 +443,8 @@ DEVICE void warp_pairs(const Pairs& q, Tally* tally, const real* cost, const rea
     warp_pairs<W>(q, tally, cost, gibbs, safe, reg, as_value != 0, inv_p, accuracy, tightest, loosest, (int)limit, keep != 0,      \
                   stride, kept, list, out);                                                                           \
   }
-WARP_SINKHORN(16)
-WARP_SINKHORN(24)
-WARP_SINKHORN(32)
+#define BY_SIZE(one, two) (sizeof(real) == 4 ? one : two)
+WARP_SINKHORN(16, BY_SIZE(4, 4))
+WARP_SINKHORN(24, BY_SIZE(4, 3))
+WARP_SINKHORN(32, BY_SIZE(4, 2))
 #endif
