@@ -18,6 +18,9 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 
+_SMALL = 1000  # states up to which all pairs are looked at together
+
+
 @dataclass(frozen=True, eq=False)
 class Partition:
     """A partition of the states into classes.
@@ -115,6 +118,10 @@ def _extents(d: NDArray[Any], labels: Ints, medoids: Ints) -> tuple[float, float
     away = np.arange(len(labels)) != medoids[labels]
     radius = float(np.max(d[np.arange(len(labels)), medoids[labels]], initial=0.0, where=away))
     diameter = 0.0
+    if len(labels) <= _SMALL:  # all pairs at once
+        inside = labels[:, None] == labels[None, :]
+        np.fill_diagonal(inside, False)
+        return radius, float(np.max(d, initial=0.0, where=inside))
     order = np.argsort(labels, kind="stable")
     for members in np.split(order, np.flatnonzero(np.diff(labels[order])) + 1):
         if len(members) > 1:
@@ -166,19 +173,25 @@ class EpsilonCover:
         """Make the partition; `weights` counts how many states each row of the distances stands for."""
         d = _check_distance(distance)
         reach = self.eps if self.rule == "radius" else 2.0 * self.eps
-        neighbours = (d <= reach) @ check_weights(weights, len(d))
+        near = d <= reach
+        neighbours = near @ check_weights(weights, len(d))
         labels = np.full(len(d), -1)
+        free = np.ones(len(d), bool)
         medoids: list[int] = []
         # Counts never change, so the order of the medoids is known: most neighbours first, then by index.
-        for medoid in np.argsort(-neighbours, kind="stable"):
-            if labels[medoid] >= 0:
+        for medoid in np.argsort(-neighbours, kind="stable").tolist():
+            if not free[medoid]:
                 continue
+            free[medoid] = False
             labels[medoid] = len(medoids)
-            members = np.flatnonzero((d[medoid] <= reach) & (labels < 0))
+            members = near[medoid] & free
             if self.rule == "diameter":
-                members = _within_diameter(d, int(medoid), members, reach)
+                kept = _within_diameter(d, medoid, np.flatnonzero(members), reach)
+                members[:] = False
+                members[kept] = True
             labels[members] = len(medoids)
-            medoids.append(int(medoid))
+            free ^= members
+            medoids.append(medoid)
         return Partition.from_labels(labels, medoids, d)
 
 

@@ -54,7 +54,8 @@ template <class T> DEVICE T atomicMax(T* at, T x) { T old = *at; *at = old > x ?
 // What a sweep reports; every field has 8 bytes. Doubles are stored by their bits: for numbers ≥ 0 these are ordered.
 struct Tally {
   u64 top, rise, fall, error, iterations, left, done, sweeps;
-  u64 last_top, last_error, change, spare;
+  u64 last_top, last_error, change, slow;  // slow: pairs that were left to the slow kernels
+  u64 next;  // the next pair to be taken by a warp
 };
 
 template <int L> DEVICE inline void sync() {
@@ -100,9 +101,32 @@ struct Pairs {
   i64 n_members, a0, rows, first, n_states;
 };
 
+// Close to the correctly rounded reciprocal, for any normal number: a seed and two Newton steps.
+DEVICE inline float inverse(float x) { return 1.0f / x; }
+DEVICE inline double inverse(double x) {
+#ifdef __CUDACC__
+  double y;
+  asm("rcp.approx.ftz.f64 %0, %1;" : "=d"(y) : "d"(x));
+  y = fma(y, fma(-x, y, 1.0), y);
+  return fma(y, fma(-x, y, 1.0), y);
+#else
+  return 1.0 / x;
+#endif
+}
+
 // Where a pair stands among the pairs of its group, row by row.
 DEVICE inline i64 pair_number(const Pairs& q, i64 a, i64 b) {
   return a * (q.n_members - q.first) - a * (a - 1) / 2 + b - a - q.first;
+}
+
+// The number of the first pair of row a, and the row that holds a pair of this number.
+DEVICE inline i64 row_start(const Pairs& q, i64 a) { return a * (q.n_members - q.first) - a * (a - 1) / 2; }
+DEVICE inline i64 row_of_pair(const Pairs& q, i64 number) {
+  const double length = 2.0 * (double)(q.n_members - q.first) + 1.0;
+  i64 a = (i64)(0.5 * (length - sqrt(fmax(length * length - 8.0 * (double)number, 0.0))));
+  while (a > 0 && row_start(q, a) > number) --a;
+  while (row_start(q, a + 1) <= number) ++a;
+  return a;
 }
 
 #define PAIR_ARGUMENTS                                                                                      \

@@ -110,6 +110,12 @@ def over(count: int) -> tuple[int, int]:
     return max(1, min(-(-count // threads), 16 * processors())), threads
 
 
+def over_rows(rows: int, width: int) -> tuple[tuple[int, int], int]:
+    """(blocks, threads) for a loop over the entries of each row."""
+    threads = 8 * lanes()
+    return (max(1, min(-(-width // threads), -(-64 * processors() // rows))), rows), threads
+
+
 def free_bytes() -> int:
     """Device memory that can still be had, what CuPy holds back included."""
     module = cupy()

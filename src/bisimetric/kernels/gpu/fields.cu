@@ -19,29 +19,34 @@ extern "C" __global__ void power_max(Tally* tally, const real* d, i64 count, dou
   );
 }
 
+// One block of threads a row (blockIdx.y), so that no index is divided.
+template <class New>
+DEVICE void write_row(Tally* tally, i64 s0, i64 n, i64 first, real* d, New next) {
+  const i64 row = blockIdx.y, s = s0 + row;
+  double rise = 0.0, fall = 0.0;
+  if (row == 0 && global_thread() == 0) { tally->slow += tally->left; tally->left = tally->next = 0; }
+  for (i64 t = s + global_thread(); t < n; t += all_threads()) {
+    if (t < s + first) { d[s * n + s] = 0; continue; }
+    const real x = next(row * n + t, s, t);
+    const double change = (double)x - (double)d[s * n + t];
+    rise = fmax(rise, change);
+    fall = fmax(fall, -change);
+    d[s * n + t] = x;
+    d[t * n + s] = x;
+  }
+  rise = largest<LANES>(rise);
+  fall = largest<LANES>(fall);
+  if (lane_of(LANES) == 0) { raise(&tally->rise, rise); raise(&tally->fall, fall); }
+}
+
 // d = the distances of rows s0 … of a chain from their transports [rows, S], on either side of the diagonal.
-extern "C" __global__ void write_chain(Tally* tally, const real* transports, i64 s0, i64 rows, i64 n, i64 first,
+extern "C" __global__ void write_chain(Tally* tally, const real* transports, i64 s0, i64 n, i64 first,
                                        const double* rewards, double c_R, double c_T, real* d) {
   EACH_THREAD(
     if (tally->done) return;
-    double rise = 0.0, fall = 0.0;
-    if (global_thread() == 0) tally->left = 0;
-    for (i64 k = global_thread(); k < rows * n; k += all_threads()) {
-      const i64 s = s0 + k / n, t = k % n;
-      if (t < s + first) {
-        if (t == s) d[s * n + s] = 0;
-        continue;
-      }
-      const real x = (real)(c_R * fabs(rewards[s] - rewards[t]) + c_T * (double)transports[k]);
-      const double change = (double)x - (double)d[s * n + t];
-      rise = fmax(rise, change);
-      fall = fmax(fall, -change);
-      d[s * n + t] = x;
-      d[t * n + s] = x;
-    }
-    rise = largest<LANES>(rise);
-    fall = largest<LANES>(fall);
-    if (lane_of(LANES) == 0) { raise(&tally->rise, rise); raise(&tally->fall, fall); }
+    write_row(tally, s0, n, first, d, [&](i64 k, i64 s, i64 t) {
+      return (real)(c_R * fabs(rewards[s] - rewards[t]) + c_T * (double)transports[k]);
+    });
   );
 }
 
@@ -56,7 +61,7 @@ extern "C" __global__ void raise_to(Tally* tally, const real* block, const i64* 
                                     const double* rewards, i64 a0, i64 rows, i64 s0, i64 first, double c_R, double c_T,
                                     i64 n, real* acc) {
   EACH_THREAD(
-    if (global_thread() == 0) tally->left = 0;  // the next block makes its own list
+    if (global_thread() == 0) { tally->slow += tally->left; tally->left = tally->next = 0; }  // the next block makes its own list
     for (i64 k = global_thread(); k < rows * n_members; k += all_threads()) {
       const i64 a = a0 + k / n_members, b = k % n_members;
       if (b < a + first) continue;
@@ -72,7 +77,7 @@ extern "C" __global__ void hausdorff(Tally* tally, const real* block, const i64*
                                      const i64* label_set, double largest_distance, i64 s0, i64 rows, i64 first,
                                      double c_R, double c_T, i64 n, i64 n_choices, real* acc) {
   EACH_THREAD(
-    if (global_thread() == 0) tally->left = 0;
+    if (global_thread() == 0) { tally->slow += tally->left; tally->left = tally->next = 0; }
     for (i64 k = global_thread(); k < rows * n; k += all_threads()) {
       const i64 s = s0 + k / n, t = k % n, top = choice_ptr[s0];
       if (t < s + first) continue;
@@ -94,26 +99,10 @@ extern "C" __global__ void hausdorff(Tally* tally, const real* block, const i64*
   );
 }
 
-extern "C" __global__ void write_rows(Tally* tally, const real* acc, i64 s0, i64 rows, i64 n, i64 first, real* d) {
+extern "C" __global__ void write_rows(Tally* tally, const real* acc, i64 s0, i64 n, i64 first, real* d) {
   EACH_THREAD(
     if (tally->done) return;
-    double rise = 0.0, fall = 0.0;
-    if (global_thread() == 0) tally->left = 0;
-    for (i64 k = global_thread(); k < rows * n; k += all_threads()) {
-      const i64 s = s0 + k / n, t = k % n;
-      if (t < s + first) {
-        if (t == s) d[s * n + s] = 0;
-        continue;
-      }
-      const double change = (double)acc[k] - (double)d[s * n + t];
-      rise = fmax(rise, change);
-      fall = fmax(fall, -change);
-      d[s * n + t] = acc[k];
-      d[t * n + s] = acc[k];
-    }
-    rise = largest<LANES>(rise);
-    fall = largest<LANES>(fall);
-    if (lane_of(LANES) == 0) { raise(&tally->rise, rise); raise(&tally->fall, fall); }
+    write_row(tally, s0, n, first, d, [&](i64 k, i64, i64) { return acc[k]; });
   );
 }
 
@@ -173,14 +162,27 @@ extern "C" __global__ void forget(i64 n_members, i64 first, const unsigned char*
   );
 }
 
-// The strips of rows a0 … [rows, S, width]; see strips.cuh.
-extern "C" __global__ void make_strips(const Tally* tally, const u32* slots, i64 n_members, i64 a0, i64 rows, i64 width,
-                                       i64 n_states, const real* cost, real* strips) {
-  EACH_THREAD(
-    if (tally->done) return;
-    for (i64 k = global_thread(); k < rows * n_states; k += all_threads()) {
-      const i64 a = a0 + k / n_states, t = k % n_states;
-      for (i64 i = 0; i < width; ++i) strips[k * width + i] = cost[slots[i * n_members + a] * n_states + t];
-    }
-  );
+// The strips of rows a0 … [rows, S, N]; see strips.cuh. One row of the grid a row.
+template <int N>
+DEVICE void make_strip(const u32* slots, i64 n_members, i64 a0, i64 n_states, const real* cost, real* strips) {
+  const i64 row = blockIdx.y;
+  const real* source[N];
+  for (int i = 0; i < N; ++i) source[i] = cost + slots[i * n_members + a0 + row] * n_states;
+  Packed<real, N>* strip = (Packed<real, N>*)strips + row * n_states;
+  for (i64 t = global_thread(); t < n_states; t += all_threads()) {
+    Packed<real, N> costs;
+    for (int i = 0; i < N; ++i) costs.at[i] = source[i][t];
+    strip[t] = costs;
+  }
 }
+
+#define MAKE_STRIPS(N)                                                                                              \
+  extern "C" __global__ void make_strips_##N(const Tally* tally, const u32* slots, i64 n_members, i64 a0,           \
+                                             i64 n_states, const real* cost, real* strips) {                        \
+    EACH_THREAD(                                                                                                    \
+      if (tally->done) return;                                                                                      \
+      make_strip<N>(slots, n_members, a0, n_states, cost, strips);                                                  \
+    );                                                                                                              \
+  }
+MAKE_STRIPS(4)
+MAKE_STRIPS(8)

@@ -6,10 +6,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .device import cupy, launch, over
+from .device import cupy, launch, over, over_rows
 
-_FIELDS = ("top", "rise", "fall", "error", "iterations", "left", "done", "sweeps", "last_top", "last_error", "change")
-_COUNTS = ("iterations", "left", "done", "sweeps")
+_FIELDS = ("top", "rise", "fall", "error", "iterations", "left", "done", "sweeps", "last_top", "last_error", "change",
+           "slow", "next")  # fmt: skip
+_COUNTS = ("iterations", "left", "done", "sweeps", "slow", "next")
 
 
 class Reading(NamedTuple):
@@ -26,13 +27,15 @@ class Reading(NamedTuple):
     last_top: float
     last_error: float
     change: float
+    slow: int
+    next: int
 
 
 class Tally:
     """What sweeps report, on the device."""
 
     def __init__(self) -> None:
-        self.array = cupy().zeros(len(_FIELDS) + 1, np.int64)
+        self.array = cupy().zeros(len(_FIELDS), np.int64)
 
     def clear(self) -> None:
         self.array.fill(0)
@@ -67,9 +70,8 @@ def power(tally: Tally, d: Any, p: float, cost: Any, reg: float = 0.0, gibbs: An
 def write_chain(tally: Tally, transports: Any, s0: int, first: int, rewards: Any, c_R: float, c_T: float, d: Any) -> None:
     """d = c_R |Δr| + c_T W for rows s0 … of a chain, on either side of the diagonal."""
     rows, n = transports.shape
-    blocks, threads = over(transports.size)
-    launch("fields.cu", "write_chain", d.dtype, blocks, threads, (
-        tally.array, transports, np.int64(s0), np.int64(rows), np.int64(n), np.int64(first), rewards, np.float64(c_R),
+    launch("fields.cu", "write_chain", d.dtype, *over_rows(rows, n), (
+        tally.array, transports, np.int64(s0), np.int64(n), np.int64(first), rewards, np.float64(c_R),
         np.float64(c_T), d,
     ))  # fmt: skip
 
@@ -110,9 +112,8 @@ def hausdorff(
 def write_rows(tally: Tally, acc: Any, s0: int, first: int, d: Any) -> None:
     """Put acc into d[s, t] and d[t, s], t ≥ s + first; rise and fall go into the tally."""
     rows, n = acc.shape
-    blocks, threads = over(acc.size)
-    launch("fields.cu", "write_rows", d.dtype, blocks, threads,
-           (tally.array, acc, np.int64(s0), np.int64(rows), np.int64(n), np.int64(first), d))  # fmt: skip
+    launch("fields.cu", "write_rows", d.dtype, *over_rows(rows, n),
+           (tally.array, acc, np.int64(s0), np.int64(n), np.int64(first), d))  # fmt: skip
 
 
 def end_sweep(tally: Tally, stop: float, dtype: Any) -> None:

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 
 from ..select import DeviceError
-from .device import cupy, free_bytes, lanes, launch, over, processors
+from .device import cupy, free_bytes, lanes, launch, over, over_rows, processors
 from .fields import Tally
 
 _BITS = 48  # masses of the exact solver add up to 2 to this power
 _WORK_SHARE = 0.25  # of the free memory, for work spaces of warps
 _STRIP_BYTES = 24 << 20
-_FAST_LIMIT = 120  # iterations before a pair is left to the kernel that knows Newton steps
+_FAST_LIMIT = 300  # iterations before a pair is left to the kernel that knows Newton steps
 SMALL = (4, 8)  # widths of the kernels with one thread a pair
 WARP = (16, 24, 32)  # and with one warp a pair
 
@@ -27,8 +27,10 @@ class Rows:
         self.sizes = np.diff(indptr)
         self.host_groups, self.groups = groups, [xp.asarray(np.ascontiguousarray(g, np.int64)) for g in groups]
         self.widest = [int(self.sizes[g].max()) for g in groups]
+        self.warp_widths = [0 if self.small_width(g) else warp_width(self.sizes[m]) for g, m in enumerate(groups)]
         self.indptr, self.indices = xp.asarray(indptr), xp.asarray(np.ascontiguousarray(indices, np.uint32))
         self._host = indptr, indices
+        self.extents = [xp.asarray(np.stack([indptr[g], self.sizes[g]], axis=1).astype(np.uint32)) for g in groups]
         self.set_probs(probs)
         self.work: Any = None
         self.work_shape = (0, 0)
@@ -76,9 +78,8 @@ class Rows:
         """Costs from the successors of rows a0 … a1 − 1 to all states, side by side."""
         width, n_members = self.small_width(group), len(self.groups[group])
         strips = cupy().empty((a1 - a0) * self.n_states * width, self.dtype)
-        launch("fields.cu", "make_strips", self.dtype, *over((a1 - a0) * self.n_states), (
-            tally.array, self.slots(group)[0], np.int64(n_members), np.int64(a0), np.int64(a1 - a0), np.int64(width),
-            np.int64(self.n_states), cost, strips,
+        launch("fields.cu", f"make_strips_{width}", self.dtype, *over_rows(a1 - a0, self.n_states), (
+            tally.array, self.slots(group)[0], np.int64(n_members), np.int64(a0), np.int64(self.n_states), cost, strips,
         ))  # fmt: skip
         return strips
 
@@ -112,9 +113,7 @@ class Rows:
 
     def wants_gibbs(self) -> bool:
         """Whether Sinkhorn's kernels read exp(−cost/λ)."""
-        return any(
-            not self.small_width(g) and warp_width(self.sizes[members]) for g, members in enumerate(self.host_groups)
-        )
+        return any(self.warp_widths)
 
     def rows_at_once(self) -> int:
         """Rows whose strips of costs stay in the second-level cache."""
@@ -196,7 +195,7 @@ def sinkhorn_block(
         np.float64(loosest),
     )  # fmt: skip
     small = 0 if listed else rows.small_width(group)
-    width = 0 if listed or small else warp_width(rows.sizes[rows.host_groups[group]])
+    width = 0 if listed else rows.warp_widths[group]
     listed = listed or small + width > 0
     waiting = rows.left_over(pairs)
     common = rows.arguments(tally, group, a0, a1 - a0, first)
@@ -212,9 +211,9 @@ def sinkhorn_block(
         resident = 4 if rows.dtype == np.float32 else {16: 4, 24: 3, 32: 2}[width]
         blocks = max(1, min(-(-pairs // 4), resident * processors()))
         launch("sinkhorn.cu", f"sinkhorn_warp_{width}", rows.dtype, blocks, 4 * lanes(), (
-            *common, cost, cost if gibbs is None else gibbs, np.float64(safe if gibbs is not None else -1.0), *settings, np.int64(min(limit, _FAST_LIMIT)), np.int64(keep), np.int64(stride), kept, waiting, out,
+            *common, rows.extents[group], cost, cost if gibbs is None else gibbs, np.float64(safe if gibbs is not None else -1.0), *settings, np.int64(min(limit, _FAST_LIMIT)), np.int64(keep), np.int64(stride), kept, waiting, out,
         ))  # fmt: skip
-    blocks, work = rows.work_space(3 * widest * widest + 24 * widest, pairs)
+    blocks, work = rows.work_space(3 * widest * widest + 24 * widest, min(pairs, 4 * processors()) if listed else pairs)
     launch("sinkhorn.cu", "sinkhorn_any", rows.dtype, blocks, 4 * lanes(), (
         *common, rows.mass, cost, *settings, np.int64(limit), np.int64(widest), work, np.int64(keep), np.int64(stride),
         kept, np.int64(listed), waiting, out,

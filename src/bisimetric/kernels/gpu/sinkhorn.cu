@@ -67,10 +67,8 @@ DEVICE void small_pair(Tally* tally, const u32* slots, const real* slot_probs, i
   if (top == 0.0) { out[p] = 0; return; }
   const real* strip = strips + row * n_states * N;
   const real rate = (real)(1.0 / reg);
-  real k[N][N], x[N], y[N], q[N], pa[N], pb[N], g[N];
-  u32 at[N];
+  real k[N][N], y[N], q[N], pa[N], pb[N];
   for (int j = 0; j < N; ++j) {
-    at[j] = slots[j * n_members + b];
     pb[j] = slot_probs[j * n_members + b];
     pa[j] = slot_probs[j * n_members + a];
   }
@@ -80,11 +78,11 @@ DEVICE void small_pair(Tally* tally, const u32* slots, const real* slot_probs, i
   const bool warm = keep && !isnan(start.at[0]);
   real biggest = 0;
   for (int j = 0; j < N; ++j) {
-    g[j] = pb[j] > 0 ? (warm ? start.at[j] : (real)log(pb[j])) : 0;
-    const Packed<real, N> column = *(const Packed<real, N>*)(strip + (i64)at[j] * N);
+    const real g = pb[j] > 0 ? (warm ? start.at[j] : (real)log(pb[j])) : 0;
+    const Packed<real, N> column = *(const Packed<real, N>*)(strip + (i64)slots[j * n_members + b] * N);
     for (int i = 0; i < N; ++i) {
-      k[i][j] = pb[j] > 0 ? g[j] - column.at[i] * rate : (real)-1e30;
-      if (pb[j] > 0 && pa[i] > 0) biggest = biggest > column.at[i] ? biggest : column.at[i];
+      k[i][j] = pb[j] > 0 ? g - column.at[i] * rate : (real)-1e30;
+      if (inv_p != 1.0 && pb[j] > 0 && pa[i] > 0) biggest = biggest > column.at[i] ? biggest : column.at[i];
     }
     q[j] = 0;
   }
@@ -93,10 +91,9 @@ DEVICE void small_pair(Tally* tally, const u32* slots, const real* slot_probs, i
     real high = k[i][0], total = 0;
     for (int j = 1; j < N; ++j) high = high > k[i][j] ? high : k[i][j];
     for (int j = 0; j < N; ++j) { k[i][j] = exp(k[i][j] - high); total += k[i][j]; }
-    const real part = pa[i] / total;
+    const real part = pa[i] * inverse(total);
     for (int j = 0; j < N; ++j) { k[i][j] *= part; q[j] += k[i][j]; }
     if (as_value) value -= (double)pa[i] * ((double)high + (double)log(total));
-    x[i] = 1;
   }
   const double scale_of_errors = inv_p == 1.0 ? top : (double)biggest;
   const double tol = pair_tolerance(scale_of_errors, inv_p, accuracy, tightest, loosest);
@@ -104,20 +101,19 @@ DEVICE void small_pair(Tally* tally, const u32* slots, const real* slot_probs, i
   for (int j = 0; j < N; ++j) { error += fabs(q[j] - pb[j]); y[j] = 1; }
   int done = 1, look = 8;
   real before = error;
-  while ((double)error > tol && done < limit) {
+  while (error > (real)tol && done < limit) {
     if (done >= look) {
-      const double speed = log(fmax((double)before / (double)error, 1.0 + 1e-9)) / 6.0;
-      if (log((double)error / tol) / speed > (double)limit) break;
+      const real speed = log(fmax(before / error, (real)1.000001)) / 6;
+      if (log(error / (real)tol) / speed > (real)limit) break;
       look = done + 6;
       before = error;
     }
-    for (int j = 0; j < N; ++j) y[j] = pb[j] > 0 ? pb[j] / q[j] : 0;
-    for (int j = 0; j < N; ++j) q[j] = 0;
+    for (int j = 0; j < N; ++j) { y[j] = pb[j] > 0 ? pb[j] * inverse(q[j]) : 0; q[j] = 0; }
     for (int i = 0; i < N; ++i) {
       real total = 0;
       for (int j = 0; j < N; ++j) total += k[i][j] * y[j];
-      x[i] = pa[i] > 0 ? pa[i] / total : 0;
-      for (int j = 0; j < N; ++j) q[j] += x[i] * k[i][j];
+      const real x = pa[i] > 0 ? pa[i] * inverse(total) : 0;
+      for (int j = 0; j < N; ++j) q[j] += x * k[i][j];
     }
     error = 0;
     for (int j = 0; j < N; ++j) error += fabs(q[j] * y[j] - pb[j]);
@@ -125,21 +121,32 @@ DEVICE void small_pair(Tally* tally, const u32* slots, const real* slot_probs, i
   }
   iterations += done;
   const bool finite = error <= (real)2;  // false for NaN
-  if (keep) {
-    for (int j = 0; j < N; ++j) start.at[j] = finite ? (pb[j] > 0 ? g[j] + (real)log(y[j]) : 0) : (real)NOT_A_NUMBER;
-    *store = start;
+  if (as_value || keep) {
+    if (keep) start = *store;
+    for (int j = 0; j < N; ++j) {
+      const real g = pb[j] > 0 ? (warm ? start.at[j] : (real)log(pb[j])) + (real)log(y[j]) : 0;
+      if (as_value && pb[j] > 0) value += (double)pb[j] * ((double)g - (double)log(pb[j]));
+      start.at[j] = finite ? g : (real)NOT_A_NUMBER;
+    }
+    if (keep) *store = start;
+  }
+  real sharp = 0, x[N];
+  for (int i = 0; i < N; ++i) {
+    real total = 0;
+    for (int j = 0; j < N; ++j) total += k[i][j] * y[j];
+    x[i] = pa[i] > 0 && done > 1 ? pa[i] * inverse(total) : 1;
+    if (as_value && pa[i] > 0) value += (double)pa[i] * (double)log(x[i]);
   }
   if (as_value) {
-    for (int i = 0; i < N; ++i) if (pa[i] > 0) value += (double)pa[i] * (double)log(x[i]);
-    for (int j = 0; j < N; ++j) if (pb[j] > 0) value += (double)pb[j] * ((double)g[j] + (double)log(y[j]) - (double)log(pb[j]));
     value = fmax(reg * value, 0.0);
   } else {
-    real total = 0;
     for (int j = 0; j < N; ++j) {
-      const Packed<real, N> column = *(const Packed<real, N>*)(strip + (i64)at[j] * N);
-      for (int i = 0; i < N; ++i) total += x[i] * k[i][j] * y[j] * column.at[i];
+      const Packed<real, N> column = *(const Packed<real, N>*)(strip + (i64)slots[j * n_members + b] * N);
+      real inside = 0;
+      for (int i = 0; i < N; ++i) inside += x[i] * k[i][j] * column.at[i];
+      sharp += inside * y[j];
     }
-    value = (double)total;
+    value = (double)sharp;
   }
   const double missing = root_error(value, (double)error * scale_of_errors, inv_p);
   if (!((double)error <= tol) || !(missing <= accuracy || tol <= tightest)) {
@@ -152,8 +159,8 @@ DEVICE void small_pair(Tally* tally, const u32* slots, const real* slot_probs, i
   out[p] = (real)root(value, inv_p);
 }
 
-#define SMALL_SINKHORN(N)                                                                                            \
-  extern "C" __global__ void __launch_bounds__(128)                                                                  \
+#define SMALL_SINKHORN(N, BLOCKS)                                                                                    \
+  extern "C" __global__ void __launch_bounds__(128, BLOCKS)                                                          \
   sinkhorn_small_##N(Tally* tally, const u32* slots, const real* slot_probs, i64 n_members, i64 a0, i64 first,       \
                      i64 n_states, const real* strips, double reg, i64 as_value, double inv_p, double accuracy,      \
                      double tightest, double loosest, i64 limit, i64 keep, real* kept, u32* list, real* out) {       \
@@ -172,8 +179,9 @@ DEVICE void small_pair(Tally* tally, const u32* slots, const real* slot_probs, i
       }                                                                                                              \
     );                                                                                                               \
   }
-SMALL_SINKHORN(4)
-SMALL_SINKHORN(8)
+#define BY_SIZE(one, two) (sizeof(real) == 4 ? one : two)
+SMALL_SINKHORN(4, BY_SIZE(8, 4))
+SMALL_SINKHORN(8, BY_SIZE(4, 2))
 
 #ifdef __CUDACC__
 // A Newton step on log y for the plan in `tile` (rows over columns, column sums `sums`): lane j gets the step of column j,
@@ -211,7 +219,7 @@ DEVICE bool warp_newton(const real (*tile)[W + 1], real* line, int n, int m, rea
     __syncwarp();
     const real pivot = line[c];
     positive = positive && pivot > 0;
-    const real factor = lane == c ? 0 : t[c] / pivot;
+    const real factor = lane == c ? 0 : t[c] * inverse(pivot);
 #pragma unroll
     for (int l = c / PACK; l < W / PACK; ++l) {
       const Packed<real, PACK> v = lines[l];
@@ -231,8 +239,15 @@ DEVICE bool warp_newton(const real (*tile)[W + 1], real* line, int n, int m, rea
 // go through shared memory. `gibbs` is exp(−C/λ), used where that cannot underflow (largest cost at most `safe`·λ).
 // Matrices are read along rows, where successors of b tend to be neighbours, and turned in shared memory.
 // Leaves what does not converge soon in `list`.
+// The sum over a warp in units of the tolerance, by one integer reduction; NaN stays NaN, large sums are cut off.
+DEVICE inline float l1_error(float x, float units) {
+  const float scaled = x * units;
+  if (__any_sync(~0u, isnan(scaled))) return (float)NOT_A_NUMBER;
+  return (float)__reduce_add_sync(~0u, (unsigned)fminf(ceilf(scaled), 67108864.0f)) * (1.0f / 65536.0f);
+}
+
 template <int W>
-DEVICE void warp_pairs(const Pairs& q, Tally* tally, const real* cost, const real* gibbs, double safe, double reg,
+DEVICE void warp_pairs(const Pairs& q, const u32* extents, Tally* tally, const real* cost, const real* gibbs, double safe, double reg,
                        bool as_value, double inv_p, double accuracy, double tightest, double loosest, int limit,
                        bool keep, i64 stride, real* kept, u32* list, real* out) {
   constexpr int PACK = 16 / sizeof(real);
@@ -246,15 +261,19 @@ DEVICE void warp_pairs(const Pairs& q, Tally* tally, const real* cost, const rea
   const bool direct = top <= safe * reg;
   const real* source = direct ? gibbs : cost;
   const real rate = (real)(1.0 / reg);
-  const u32 nm = (u32)q.n_members, count = (u32)(q.rows * q.n_members), warps = (u32)(all_threads() / 32);
+  const i64 begin = row_start(q, q.a0), end = row_start(q, q.a0 + q.rows);
   double worst = 0.0;
-  u64 iterations = 0;
-  for (u32 p = (u32)(global_thread() / 32); p < count; p += warps) {
-    const u32 row = p / nm;
-    const i64 a = q.a0 + row, b = p - row * nm;
-    if (b < a + q.first) continue;
-    const i64 lo = q.indptr[q.members[a]], to = q.indptr[q.members[b]];
-    const int n = (int)(q.indptr[q.members[a] + 1] - lo), m = (int)(q.indptr[q.members[b] + 1] - to);
+  u64 iterations = 0, ticket = 0;
+  if (lane == 0) ticket = atomicAdd(&tally->next, (u64)1);
+  for (;;) {  // pairs differ much in their work, so each warp takes the next one when it is free
+    const i64 number = begin + (i64)__shfl_sync(~0u, ticket, 0);
+    if (number >= end) break;
+    if (lane == 0) ticket = atomicAdd(&tally->next, (u64)1);
+    const i64 a = row_of_pair(q, number), b = number - row_start(q, a) + a + q.first;
+    const u32 p = (u32)((a - q.a0) * q.n_members + b);
+    const Packed<u32, 2> here = ((const Packed<u32, 2>*)extents)[a], there = ((const Packed<u32, 2>*)extents)[b];
+    const i64 lo = here.at[0], to = there.at[0];
+    const int n = (int)here.at[1], m = (int)there.at[1];
     if (top == 0.0) {
       if (lane == 0) out[p] = 0;
       continue;
@@ -307,7 +326,7 @@ DEVICE void warp_pairs(const Pairs& q, Tally* tally, const real* cost, const rea
       for (int j = 0; j < W; ++j) { k[j] = exp(k[j] - shift); total += k[j]; }
       __syncwarp();
     }
-    const real part = pa > 0 ? pa / total : 0;
+    const real part = pa > 0 ? pa * inverse(total) : 0;
 #pragma unroll
     for (int j = 0; j < W; ++j) k[j] *= part;
     if (direct) {  // columns are scaled by the rows' factors instead of being turned again
@@ -334,7 +353,8 @@ DEVICE void warp_pairs(const Pairs& q, Tally* tally, const real* cost, const rea
     xs[lane] = in_row ? 1 : 0;
     const double scale_of_errors = inv_p == 1.0 ? top : (double)biggest;
     const double tol = pair_tolerance(scale_of_errors, inv_p, accuracy, tightest, loosest);
-    float error = sum<32>(in_column ? (float)fabs(sums - pb) : 0.0f), before = error;
+    const float units = (float)(65536.0 / tol);
+    float error = (float)tol * l1_error(in_column ? (float)fabs(sums - pb) : 0.0f, units), before = error;
     int done = 1, look = 8;
     real free = as_value && pa > 0 ? -shift - (real)log(total) : 0;  // log of what scales the row, without a and x
     real trial = 0;
@@ -363,7 +383,7 @@ DEVICE void warp_pairs(const Pairs& q, Tally* tally, const real* cost, const rea
           tried = true;
         }
       }
-      y = pb > 0 ? (tried ? trial : pb / sums) : 0;
+      y = pb > 0 ? (tried ? trial : pb * inverse(sums)) : 0;
       ys[lane] = y;
       __syncwarp();
       real one = 0, two = 0;
@@ -373,7 +393,7 @@ DEVICE void warp_pairs(const Pairs& q, Tally* tally, const real* cost, const rea
 #pragma unroll
         for (int h = 0; h < PACK; ++h) (j & 1 ? two : one) += k[j * PACK + h] * v.at[h];
       }
-      x = pa > 0 ? pa / (one + two) : 0;
+      x = pa > 0 ? pa * inverse(one + two) : 0;
       xs[lane] = x;
       __syncwarp();
       one = two = 0;
@@ -384,7 +404,7 @@ DEVICE void warp_pairs(const Pairs& q, Tally* tally, const real* cost, const rea
         for (int h = 0; h < PACK; ++h) (i & 1 ? two : one) += t[i * PACK + h] * v.at[h];
       }
       sums = one + two;
-      error = sum<32>(in_column ? (float)fabs(sums * y - pb) : 0.0f);
+      error = (float)tol * l1_error(in_column ? (float)fabs(sums * y - pb) : 0.0f, units);
       ++done;
       if (tried && error < 0.5f * before) look = done;  // Newton works: go on with it
       if (tried && !(error < before)) {  // it does not: back to where it began
@@ -401,7 +421,7 @@ DEVICE void warp_pairs(const Pairs& q, Tally* tally, const real* cost, const rea
       tried = false;
     }
     iterations += done;
-    const bool finite = error <= 2.0f;
+    const bool finite = !isnan(error);
     if (keep && in_column) store[lane] = finite ? (pb > 0 ? g + (real)log(y) : 0) : (real)NOT_A_NUMBER;
     __syncwarp();
     if (as_value) {
@@ -434,16 +454,15 @@ DEVICE void warp_pairs(const Pairs& q, Tally* tally, const real* cost, const rea
 
 #define WARP_SINKHORN(W, BLOCKS)                                                                                              \
   extern "C" __global__ void __launch_bounds__(128, BLOCKS)                                                           \
-  sinkhorn_warp_##W(PAIR_ARGUMENTS, const real* cost, const real* gibbs, double safe, double reg, i64 as_value,       \
+  sinkhorn_warp_##W(PAIR_ARGUMENTS, const u32* extents, const real* cost, const real* gibbs, double safe, double reg, i64 as_value,       \
                     double inv_p, double accuracy,                                                                    \
                     double tightest, double loosest, i64 limit, i64 keep, i64 stride, real* kept, u32* list,          \
                     real* out) {                                                                                      \
     PAIR_VALUES                                                                                                       \
     if (tally->done) return;                                                                                          \
-    warp_pairs<W>(q, tally, cost, gibbs, safe, reg, as_value != 0, inv_p, accuracy, tightest, loosest, (int)limit, keep != 0,      \
+    warp_pairs<W>(q, extents, tally, cost, gibbs, safe, reg, as_value != 0, inv_p, accuracy, tightest, loosest, (int)limit, keep != 0,      \
                   stride, kept, list, out);                                                                           \
   }
-#define BY_SIZE(one, two) (sizeof(real) == 4 ? one : two)
 WARP_SINKHORN(16, BY_SIZE(4, 4))
 WARP_SINKHORN(24, BY_SIZE(4, 3))
 WARP_SINKHORN(32, BY_SIZE(4, 2))
