@@ -59,6 +59,7 @@ class HostModule:
                     values.append(_CTYPES[type(argument)](argument))
             function(*values)
 
+        call.max_dynamic_shared_size_bytes = 0  # type: ignore[attr-defined]
         return call
 
 

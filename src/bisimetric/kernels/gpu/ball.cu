@@ -30,7 +30,7 @@ DEVICE double ball_pair(const Scaling& s, double radius, const i64* row_mass, co
   double low = floor, high = ceiling, best = 0.0, part = 0.0, last_reg = NOT_A_NUMBER, last_miss = NOT_A_NUMBER;
   log_reg = warm ? fmin(fmax(log_reg, floor), ceiling) : log(0.1 * top);
   for (int i = 0; i < s.n; ++i)
-    for (int j = lane_of(L); j < s.m; j += L) part += s.a[i] * s.b[j] * s.cost[i * s.m + j];
+    for (int j = lane_of(L); j < s.m; j += L) part += s.a[i] * s.b[j] * s.cost[i * s.ld + j];
   double upper = sum<L>(part);
   for (int trial = 0; trial < 80; ++trial) {
     const double reg = exp(log_reg);
@@ -45,7 +45,7 @@ DEVICE double ball_pair(const Scaling& s, double radius, const i64* row_mass, co
     } else low = log_reg;
     if (upper - best <= accuracy || high - low < 1e-14) break;
     if (high <= floor) {  // the ball holds even this nearly exact plan: it does not bind
-      const WideTree t = wide_tree(s.tree, s.n, s.m, s.cost);
+      const WideTree t = wide_tree(s.tree, s.n, s.m, s.cost, s.ld);
       solve<L, WIDE_SHIFT>(t, row_mass, column_mass, false, 1e-13 * top);
       best = fmax(best, tree_value<L, WIDE_SHIFT>(t, 1.0 / 281474976710656.0));
       sync<L>();
@@ -132,7 +132,7 @@ template <int L> DEVICE double rounded_cost(const Scaling& s) {
   double* short_b = s.y;
   for (int j = lane; j < m; j += L) {
     double total = 0.0;
-    for (int i = 0; i < n; ++i) total += s.kernel[i * m + j];
+    for (int i = 0; i < n; ++i) total += s.kernel[i * s.ld + j];
     cut[j] = total > 0.0 ? fmin(1.0, s.b[j] / total) : 0.0;
     short_b[j] = fmax(s.b[j] - total * cut[j], 0.0);
   }
@@ -141,9 +141,9 @@ template <int L> DEVICE double rounded_cost(const Scaling& s) {
   for (int i = lane; i < n; i += L) {
     double row = 0.0;
     for (int j = 0; j < m; ++j) {
-      const double part = s.kernel[i * m + j] * cut[j];
+      const double part = s.kernel[i * s.ld + j] * cut[j];
       row += part;
-      total += part * s.cost[i * m + j];
+      total += part * s.cost[i * s.ld + j];
     }
     short_a[i] = fmax(s.a[i] - row, 0.0);
     missing += short_a[i];
@@ -152,7 +152,7 @@ template <int L> DEVICE double rounded_cost(const Scaling& s) {
   missing = sum<L>(missing);
   if (missing > 0.0)
     for (int i = lane; i < n; i += L)
-      for (int j = 0; j < m; ++j) total += short_a[i] * short_b[j] / missing * s.cost[i * m + j];
+      for (int j = 0; j < m; ++j) total += short_a[i] * short_b[j] / missing * s.cost[i * s.ld + j];
   sync<L>();
   return sum<L>(total);
 }
@@ -162,14 +162,14 @@ template <int L> DEVICE double transformed_value(const Scaling& s) {
   double total = 0.0;
   for (int j = lane_of(L); j < s.m; j += L) {
     double low = INFINITE;
-    for (int i = 0; i < s.n; ++i) low = fmin(low, s.cost[i * s.m + j] - s.log_x[i]);
+    for (int i = 0; i < s.n; ++i) low = fmin(low, s.cost[i * s.ld + j] - s.log_x[i]);
     s.step[j] = low;
     total += s.b[j] * low;
   }
   sync<L>();
   for (int i = lane_of(L); i < s.n; i += L) {
     double low = INFINITE;
-    for (int j = 0; j < s.m; ++j) low = fmin(low, s.cost[i * s.m + j] - s.step[j]);
+    for (int j = 0; j < s.m; ++j) low = fmin(low, s.cost[i * s.ld + j] - s.step[j]);
     total += s.a[i] * low;
   }
   sync<L>();

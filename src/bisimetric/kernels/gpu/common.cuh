@@ -129,6 +129,16 @@ DEVICE inline i64 row_of_pair(const Pairs& q, i64 number) {
   return a;
 }
 
+// Shared memory of a size given at the launch. The work space of a warp is there where it fits.
+#ifdef __CUDACC__
+#define SHARED_POOL extern __shared__ __align__(16) unsigned char pool[];
+#else
+alignas(16) static unsigned char pool[1 << 20];
+#define SHARED_POOL
+#endif
+#define WORK_OF_WARP(numbers) \
+  (in_shared ? (double*)pool + (threadIdx.x / LANES) * (numbers) : work + (global_thread() / LANES) * (numbers))
+
 #define PAIR_ARGUMENTS                                                                                      \
   const Tally* shared_tally, const i64* indptr, const u32* indices, const double* probs, const i64* members, \
       i64 n_members, i64 a0, i64 rows, i64 first, i64 n_states

@@ -3,15 +3,16 @@
 // Any supports, one warp a pair. kept: parents of the nodes [pairs, 2·widest], the first one 0 where there is none.
 extern "C" __global__ void __launch_bounds__(128)
 exact_pairs(PAIR_ARGUMENTS, const i64* mass, const real* cost, double inv_p, double share, i64 widest, double* work,
-            i64 keep, unsigned short* kept, real* out) {
+            i64 in_shared, i64 keep, unsigned short* kept, real* out) {
   EACH_THREAD(
     PAIR_VALUES
+    SHARED_POOL
     if (tally->done) return;
     const int L = LANES;
     const double top = double_of(tally->top), tol = share * top;
     const i64 warp = global_thread() / L, warps = all_threads() / L;
     const int lane = lane_of(L);
-    double* part = work + warp * (widest * widest + 8 * widest);
+    double* part = WORK_OF_WARP(widest * (widest + 1) + 8 * widest);
     double worst = inv_p == 1.0 ? tol : 0.0;
     u64 pivots = 0;
     for (i64 p = warp; p < q.rows * q.n_members; p += warps) {
@@ -34,12 +35,12 @@ exact_pairs(PAIR_ARGUMENTS, const i64* mass, const real* cost, double inv_p, dou
         for (int i = 0; i < n; ++i) {
           const real* row = cost + q.indices[lo + i] * q.n_states;
           for (int j = lane; j < m; j += L) {
-            part[i * m + j] = (double)row[q.indices[to + j]];
-            biggest = fmax(biggest, part[i * m + j]);
+            part[i * (m | 1) + j] = (double)row[q.indices[to + j]];
+            biggest = fmax(biggest, part[i * (m | 1) + j]);
           }
         }
         if (inv_p != 1.0) error = tol * (largest<L>(biggest) / top);
-        const WideTree tree = wide_tree(part + widest * widest, n, m, part);
+        const WideTree tree = wide_tree(part + widest * (widest + 1), n, m, part, m | 1);
         unsigned short* mine = keep ? kept + pair_number(q, a, b) * 2 * widest : kept;
         const bool warm = keep && mine[0] != 0;
         if (warm)
@@ -89,13 +90,6 @@ template <class T> struct SlotMasses {  // masses of one row, transposed
   const T* at; i64 stride;
   DEVICE i64 operator[](int i) const { return (i64)at[i * stride]; }
 };
-
-#ifdef __CUDACC__
-#define SHARED_POOL extern __shared__ __align__(16) unsigned char pool[];
-#else
-static unsigned char pool[1 << 20];
-#define SHARED_POOL
-#endif
 
 typedef unsigned char u8;
 template <class T> struct MassOf;  // integers that hold the lifted masses

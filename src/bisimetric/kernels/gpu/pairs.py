@@ -13,9 +13,10 @@ from .fields import Tally
 _BITS = 48  # masses of the exact solver add up to 2 to this power
 _WORK_SHARE = 0.25  # of the free memory, for work spaces of warps
 _STRIP_BYTES = 24 << 20
+_SHARED_BYTES = 128 << 10
 _FAST_LIMIT = 300  # iterations before a pair is left to the kernel that knows Newton steps
 SMALL = (4, 8)  # widths of the kernels with one thread a pair
-WARP = (16, 24, 32)  # and with one warp a pair
+WARP = {12: (6, 5), 20: (5, 4), 32: (4, 2)}  # with one warp a pair: blocks on a multiprocessor, for float32 and 64
 
 
 class Rows:
@@ -27,7 +28,7 @@ class Rows:
         self.sizes = np.diff(indptr)
         self.host_groups, self.groups = groups, [xp.asarray(np.ascontiguousarray(g, np.int64)) for g in groups]
         self.widest = [int(self.sizes[g].max()) for g in groups]
-        self.warp_widths = [0 if self.small_width(g) else warp_width(self.sizes[m]) for g, m in enumerate(groups)]
+        self.warp_widths = [0 if self.small_width(g) else warp_width(self.sizes[m], n_states) for g, m in enumerate(groups)]
         self.indptr, self.indices = xp.asarray(indptr), xp.asarray(np.ascontiguousarray(indices, np.uint32))
         self._host = indptr, indices
         self.extents = [xp.asarray(np.stack([indptr[g], self.sizes[g]], axis=1).astype(np.uint32)) for g in groups]
@@ -91,10 +92,15 @@ class Rows:
             np.int64(rows), np.int64(first), np.int64(self.n_states),
         )  # fmt: skip
 
-    def work_space(self, per_warp: int, pairs: int) -> tuple[int, Any]:
-        """(blocks, work space) for `per_warp` numbers a warp and at most `pairs` pairs."""
+    def work_space(self, per_warp: int, pairs: int, shared: bool = True) -> tuple[int, Any, int]:
+        """(blocks, work space, bytes of shared memory) for `per_warp` numbers a warp and at most `pairs` pairs.
+
+        The work space is in shared memory where that is not 0.
+        """
         warps = 4  # of a block
         wanted = max(1, min(-(-pairs // warps), 8 * processors()))
+        if shared and 8 * per_warp * warps <= _SHARED_BYTES:
+            return wanted, self.groups[0], 8 * per_warp * warps
         if self.work is None or self.work_shape[0] < per_warp or self.work_shape[1] < wanted:
             self.work = None
             fits = int(_WORK_SHARE * free_bytes() / (8 * per_warp * warps))
@@ -105,7 +111,7 @@ class Rows:
                 )
             self.work_shape = (per_warp, wanted)
             self.work = cupy().empty(per_warp * warps * min(wanted, fits), np.float64)
-        return min(wanted, self.work.size // (per_warp * warps)), self.work
+        return min(wanted, self.work.size // (per_warp * warps)), self.work, 0
 
     def list_pairs(self, places: Any) -> None:
         """List the pairs at these places of a block."""
@@ -147,10 +153,16 @@ def integer_masses(indptr: Any, probs: Any, bits: int = _BITS) -> Any:
     return mass
 
 
-def warp_width(sizes: Any) -> int:
+def warp_width(sizes: Any, n_states: int) -> int:
     """The width of the kernel with one warp a pair that serves most rows of these sizes, 0 for none."""
     usual = float(np.quantile(sizes, 0.95, method="higher"))
-    return next((width for width in WARP if usual <= width and lanes() > 1), 0)
+    possible = lanes() > 1 and n_states < 1 << 16  # the kernel counts places in 32 bits
+    return next((width for width in WARP if usual <= width and possible), 0)
+
+
+def work_numbers(widest: int) -> int:
+    """WORK_NUMBERS of scaling.cuh."""
+    return 3 * widest * (widest + 1) + 24 * widest
 
 
 def exact_block(
@@ -171,11 +183,11 @@ def exact_block(
             np.int64(rows.n_states), strips, np.float64(inv_p), np.float64(share), keep, kept, out,
         ), shared)  # fmt: skip
         return
-    blocks, work = rows.work_space(widest * widest + 8 * widest, (a1 - a0) * n_members)
+    blocks, work, shared = rows.work_space(widest * (widest + 1) + 8 * widest, (a1 - a0) * n_members)
     launch("exact.cu", "exact_pairs", rows.dtype, blocks, 4 * lanes(), (
         *rows.arguments(tally, group, a0, a1 - a0, first), rows.mass, cost, np.float64(inv_p), np.float64(share),
-        np.int64(widest), work, keep, kept, out,
-    ))  # fmt: skip
+        np.int64(widest), work, np.int64(shared > 0), keep, kept, out,
+    ), shared)  # fmt: skip
 
 
 def sinkhorn_block(
@@ -208,16 +220,16 @@ def sinkhorn_block(
             strips, *settings, np.int64(min(limit, _FAST_LIMIT)), np.int64(keep), kept, waiting, out,
         ))  # fmt: skip
     elif width:
-        resident = 4 if rows.dtype == np.float32 else {16: 4, 24: 3, 32: 2}[width]
+        resident = WARP[width][rows.dtype == np.float64]
         blocks = max(1, min(-(-pairs // 4), resident * processors()))
         launch("sinkhorn.cu", f"sinkhorn_warp_{width}", rows.dtype, blocks, 4 * lanes(), (
             *common, rows.extents[group], cost, cost if gibbs is None else gibbs, np.float64(safe if gibbs is not None else -1.0), *settings, np.int64(min(limit, _FAST_LIMIT)), np.int64(keep), np.int64(stride), kept, waiting, out,
         ))  # fmt: skip
-    blocks, work = rows.work_space(3 * widest * widest + 24 * widest, min(pairs, 4 * processors()) if listed else pairs)
+    blocks, work, shared = rows.work_space(work_numbers(widest), min(pairs, 12 * processors()) if listed else pairs)
     launch("sinkhorn.cu", "sinkhorn_any", rows.dtype, blocks, 4 * lanes(), (
-        *common, rows.mass, cost, *settings, np.int64(limit), np.int64(widest), work, np.int64(keep), np.int64(stride),
-        kept, np.int64(listed), waiting, out,
-    ))  # fmt: skip
+        *common, rows.mass, cost, *settings, np.int64(limit), np.int64(widest), work, np.int64(shared > 0),
+        np.int64(keep), np.int64(stride), kept, np.int64(listed), waiting, out,
+    ), shared)  # fmt: skip
 
 
 def independent_block(
@@ -236,7 +248,7 @@ def ball_block(
 ) -> None:  # fmt: skip
     """The least ‖d‖_{p,ω} over couplings with KL(ω ‖ a⊗b) ≤ radius; pairs whose answer is exact are left alone."""
     widest, pairs = rows.widest[group], (a1 - a0) * len(rows.groups[group])
-    blocks, work = rows.work_space(3 * widest * widest + 24 * widest, pairs)
+    blocks, work, _ = rows.work_space(work_numbers(widest), pairs, shared=False)
     keep = len(kept) > 0
     launch("ball.cu", "ball_pairs", rows.dtype, blocks, 4 * lanes(), (
         *rows.arguments(tally, group, a0, a1 - a0, first), rows.mass, cost, np.float64(radius), entropies,
@@ -251,7 +263,7 @@ def bounds_block(
 ) -> None:  # fmt: skip
     """lower ≤ W_p ≤ upper for a0 ≤ a < a1, b > a, from entropic potentials; kept is only read."""
     widest, pairs = rows.widest[group], (a1 - a0) * len(rows.groups[group])
-    blocks, work = rows.work_space(3 * widest * widest + 24 * widest, pairs)
+    blocks, work, _ = rows.work_space(work_numbers(widest), pairs, shared=False)
     keep = len(kept) > 0
     launch("ball.cu", "bound_pairs", rows.dtype, blocks, 4 * lanes(), (
         *rows.arguments(tally, group, a0, a1 - a0, first), rows.mass, cost, np.float64(reg), np.int64(own_reg),

@@ -6,7 +6,7 @@
 // Newton step on log y is tried and kept where it lowers the error.
 
 struct Scaling {  // the work space of one pair
-  int n, m;
+  int n, m, ld;  // rows of cost and kernel are ld apart: odd, so that lanes meet different banks
   const double* a; const double* b;  // masses
   double* cost; double* kernel; double* matrix;
   double* x; double* y; double* q; double* step; double* old; double* log_x; double* log_y;
@@ -14,11 +14,12 @@ struct Scaling {  // the work space of one pair
 };
 
 // Numbers in the work space of a pair with supports of at most w states.
-#define WORK_NUMBERS(w) (3 * (i64)(w) * (w) + 24 * (i64)(w))
+#define WORK_NUMBERS(w) (3 * (i64)(w) * ((w) + 1) + 24 * (i64)(w))
 
 DEVICE inline Scaling work_space(double* work, i64 w, int n, int m, const double* a, const double* b) {
-  double* v = work + 3 * w * w;
-  Scaling s = {n, m, a, b, work, work + w * w, work + 2 * w * w,
+  const i64 square = w * (w + 1);
+  double* v = work + 3 * square;
+  Scaling s = {n, m, m | 1, a, b, work, work + square, work + 2 * square,
                v, v + w, v + 2 * w, v + 3 * w, v + 4 * w, v + 5 * w, v + 6 * w, v + 8 * w};
   return s;
 }
@@ -26,14 +27,14 @@ DEVICE inline Scaling work_space(double* work, i64 w, int n, int m, const double
 template <int L> DEVICE double half_steps(const Scaling& s) {
   for (int i = lane_of(L); i < s.n; i += L) {
     double total = 0.0;
-    for (int j = 0; j < s.m; ++j) total += s.kernel[i * s.m + j] * s.y[j];
+    for (int j = 0; j < s.m; ++j) total += s.kernel[i * s.ld + j] * s.y[j];
     s.x[i] = s.a[i] / total;
   }
   sync<L>();
   double error = 0.0;
   for (int j = lane_of(L); j < s.m; j += L) {
     double total = 0.0;
-    for (int i = 0; i < s.n; ++i) total += s.x[i] * s.kernel[i * s.m + j];
+    for (int i = 0; i < s.n; ++i) total += s.x[i] * s.kernel[i * s.ld + j];
     s.q[j] = total;
     error += fabs(total * s.y[j] - s.b[j]);
   }
@@ -43,13 +44,13 @@ template <int L> DEVICE double half_steps(const Scaling& s) {
 
 // Move log y by a capped Newton step with the matrix diag(q) − ωᵀ diag(1/a) ω; false where it is not positive.
 template <int L> DEVICE bool newton(const Scaling& s) {
-  const int n = s.n, m = s.m, k = m - 1, lane = lane_of(L);  // the last entry is held
+  const int n = s.n, ld = s.ld, k = s.m - 1, wide = k | 1, lane = lane_of(L);  // the last entry is held
   for (int j = 0; j < k; ++j)
     for (int l = lane; l <= j; l += L) {
       double total = 0.0;
       for (int i = 0; i < n; ++i) {
         const double x = s.x[i];
-        total += x * s.kernel[i * m + j] * (x * s.kernel[i * m + l] / s.a[i]);
+        total += x * s.kernel[i * ld + j] * (x * s.kernel[i * ld + l] / s.a[i]);
       }
       total *= -s.y[j] * s.y[l];
       if (l == j) {
@@ -57,37 +58,37 @@ template <int L> DEVICE bool newton(const Scaling& s) {
         total += mass * (1.0 + 1e-12) + 1e-18;
         s.step[j] = s.b[j] - mass;
       }
-      s.matrix[j * k + l] = total;
+      s.matrix[j * wide + l] = total;
     }
   sync<L>();
   for (int l = 0; l < k; ++l) {  // Cholesky, column by column
-    double diagonal = s.matrix[l * k + l];
+    double diagonal = s.matrix[l * wide + l];
     double part = 0.0;
-    for (int h = lane; h < l; h += L) part += s.matrix[l * k + h] * s.matrix[l * k + h];
+    for (int h = lane; h < l; h += L) part += s.matrix[l * wide + h] * s.matrix[l * wide + h];
     diagonal -= sum<L>(part);
     if (!(diagonal > 0.0)) return false;
     diagonal = sqrt(diagonal);
     sync<L>();
-    if (lane == 0) s.matrix[l * k + l] = diagonal;
+    if (lane == 0) s.matrix[l * wide + l] = diagonal;
     for (int j = l + 1 + lane; j < k; j += L) {
-      double total = s.matrix[j * k + l];
-      for (int h = 0; h < l; ++h) total -= s.matrix[j * k + h] * s.matrix[l * k + h];
-      s.matrix[j * k + l] = total / diagonal;
+      double total = s.matrix[j * wide + l];
+      for (int h = 0; h < l; ++h) total -= s.matrix[j * wide + h] * s.matrix[l * wide + h];
+      s.matrix[j * wide + l] = total / diagonal;
     }
     sync<L>();
   }
   for (int j = 0; j < k; ++j) {
-    const double value = s.step[j] / s.matrix[j * k + j];
+    const double value = s.step[j] / s.matrix[j * wide + j];
     sync<L>();
     if (lane == 0) s.step[j] = value;
-    for (int h = j + 1 + lane; h < k; h += L) s.step[h] -= s.matrix[h * k + j] * value;
+    for (int h = j + 1 + lane; h < k; h += L) s.step[h] -= s.matrix[h * wide + j] * value;
     sync<L>();
   }
   for (int j = k - 1; j >= 0; --j) {
-    const double value = s.step[j] / s.matrix[j * k + j];
+    const double value = s.step[j] / s.matrix[j * wide + j];
     sync<L>();
     if (lane == 0) s.step[j] = value;
-    for (int h = lane; h < j; h += L) s.step[h] -= s.matrix[j * k + h] * value;
+    for (int h = lane; h < j; h += L) s.step[h] -= s.matrix[j * wide + h] * value;
     sync<L>();
   }
   double longest = 0.0;
@@ -146,22 +147,22 @@ template <int L> DEVICE int scale(const Scaling& s, double tol, int limit, doubl
 template <int L> DEVICE void log_rows(const Scaling& s, double reg) {
   for (int i = lane_of(L); i < s.n; i += L) {
     double top = -INFINITE, total = 0.0;
-    for (int j = 0; j < s.m; ++j) top = fmax(top, s.log_y[j] - s.cost[i * s.m + j] / reg);
-    for (int j = 0; j < s.m; ++j) total += exp(s.log_y[j] - s.cost[i * s.m + j] / reg - top);
+    for (int j = 0; j < s.m; ++j) top = fmax(top, s.log_y[j] - s.cost[i * s.ld + j] / reg);
+    for (int j = 0; j < s.m; ++j) total += exp(s.log_y[j] - s.cost[i * s.ld + j] / reg - top);
     s.log_x[i] = log(s.a[i]) - top - log(total);
   }
   sync<L>();
   for (int i = 0; i < s.n; ++i)
     for (int j = lane_of(L); j < s.m; j += L)
-      s.kernel[i * s.m + j] = exp(s.log_x[i] + s.log_y[j] - s.cost[i * s.m + j] / reg);
+      s.kernel[i * s.ld + j] = exp(s.log_x[i] + s.log_y[j] - s.cost[i * s.ld + j] / reg);
   sync<L>();
 }
 
 template <int L> DEVICE void log_columns(const Scaling& s, double reg) {
   for (int j = lane_of(L); j < s.m; j += L) {
     double top = -INFINITE, total = 0.0;
-    for (int i = 0; i < s.n; ++i) top = fmax(top, s.log_x[i] - s.cost[i * s.m + j] / reg);
-    for (int i = 0; i < s.n; ++i) total += exp(s.log_x[i] - s.cost[i * s.m + j] / reg - top);
+    for (int i = 0; i < s.n; ++i) top = fmax(top, s.log_x[i] - s.cost[i * s.ld + j] / reg);
+    for (int i = 0; i < s.n; ++i) total += exp(s.log_x[i] - s.cost[i * s.ld + j] / reg - top);
     s.log_y[j] = log(s.b[j]) - top - log(total);
   }
   sync<L>();
@@ -183,7 +184,7 @@ template <int L> DEVICE int solve_log(const Scaling& s, double reg, double tol, 
     log_columns<L>(s, reg);  // out of range: one step in the log domain
   }
   for (int i = 0; i < s.n; ++i)
-    for (int j = lane_of(L); j < s.m; j += L) s.kernel[i * s.m + j] *= s.x[i] * s.y[j];
+    for (int j = lane_of(L); j < s.m; j += L) s.kernel[i * s.ld + j] *= s.x[i] * s.y[j];
   sync<L>();
   return done;
 }
@@ -191,9 +192,10 @@ template <int L> DEVICE int solve_log(const Scaling& s, double reg, double tol, 
 // A start for small λ: log y from the potentials of the exact plan.
 template <int L> DEVICE void exact_start(const Scaling& s, double reg, const i64* row_mass, const i64* column_mass) {
   double top = 0.0;
-  for (int k = lane_of(L); k < s.n * s.m; k += L) top = fmax(top, s.cost[k]);
+  for (int i = 0; i < s.n; ++i)
+    for (int j = lane_of(L); j < s.m; j += L) top = fmax(top, s.cost[i * s.ld + j]);
   top = largest<L>(top);
-  const WideTree t = wide_tree(s.tree, s.n, s.m, s.cost);
+  const WideTree t = wide_tree(s.tree, s.n, s.m, s.cost, s.ld);
   solve<L, WIDE_SHIFT>(t, row_mass, column_mass, false, 1e-12 * top);
   for (int j = lane_of(L); j < s.m; j += L) s.log_y[j] = t.pot[s.n + j] / reg + log(s.b[j]);
   sync<L>();
@@ -223,17 +225,19 @@ template <int L> DEVICE double dual_value(const Scaling& s, double reg) {
 
 template <int L> DEVICE double plan_cost(const Scaling& s) {
   double total = 0.0;
-  for (int k = lane_of(L); k < s.n * s.m; k += L) total += s.kernel[k] * s.cost[k];
+  for (int i = 0; i < s.n; ++i)
+    for (int j = lane_of(L); j < s.m; j += L) total += s.kernel[i * s.ld + j] * s.cost[i * s.ld + j];
   return sum<L>(total);
 }
 
 template <int L> DEVICE double gather(const Pairs& q, i64 lo, int n, i64 to, int m, const real* cost, double* part) {
+  const int ld = m | 1;
   double top = 0.0;
   for (int i = 0; i < n; ++i) {
     const real* row = cost + q.indices[lo + i] * q.n_states;
     for (int j = lane_of(L); j < m; j += L) {
-      part[i * m + j] = (double)row[q.indices[to + j]];
-      top = fmax(top, part[i * m + j]);
+      part[i * ld + j] = (double)row[q.indices[to + j]];
+      top = fmax(top, part[i * ld + j]);
     }
   }
   sync<L>();

@@ -222,15 +222,15 @@ template <int L> DEVICE double product_cost(const Pairs& q, i64 lo, int n, i64 t
   return sum<L>(value);
 }
 
-// One pair with any supports: plain arrays in a work space of `work_doubles` numbers.
+// One pair with any supports: plain arrays in a work space of 4 (n + m) numbers.
 #define WIDE_SHIFT 12
 typedef Tree<const double*, double*, i64*, int*, WIDE_SHIFT> WideTree;
 
-DEVICE inline WideTree wide_tree(double* work, int n, int m, const double* cost) {
+DEVICE inline WideTree wide_tree(double* work, int n, int m, const double* cost, int width) {
   const int nodes = n + m;
   double* pot = work;
   i64* flow = (i64*)(pot + nodes);
   int* parent = (int*)(flow + nodes);
-  WideTree t = {cost, pot, flow, parent, parent + nodes, parent + 2 * nodes, n, m, m};
+  WideTree t = {cost, pot, flow, parent, parent + nodes, parent + 2 * nodes, n, m, width};
   return t;
 }

@@ -3,17 +3,18 @@
 // Any supports and any λ, one warp a pair: all pairs (listed = 0), or those that the fast kernels left in `list`.
 extern "C" __global__ void __launch_bounds__(128)
 sinkhorn_any(PAIR_ARGUMENTS, const i64* mass, const real* cost, double reg, i64 as_value, double inv_p, double accuracy,
-             double tightest, double loosest, i64 limit, i64 widest, double* work, i64 keep, i64 stride, real* kept,
-             i64 listed, const u32* list, real* out) {
+             double tightest, double loosest, i64 limit, i64 widest, double* work, i64 in_shared, i64 keep, i64 stride,
+             real* kept, i64 listed, const u32* list, real* out) {
   EACH_THREAD(
     PAIR_VALUES
+    SHARED_POOL
     if (tally->done) return;
     const int L = LANES;
     const i64 warp = global_thread() / L, warps = all_threads() / L;
     const i64 count = listed ? (i64)tally->left : q.rows * q.n_members;
     const double top = double_of(tally->top);
     const int lane = lane_of(L);
-    double* mine = work + warp * WORK_NUMBERS(widest);
+    double* mine = WORK_OF_WARP(WORK_NUMBERS(widest));
     double worst = 0.0;
     u64 iterations = 0;
     for (i64 k = warp; k < count; k += warps) {
@@ -185,19 +186,19 @@ SMALL_SINKHORN(8, BY_SIZE(4, 2))
 
 #ifdef __CUDACC__
 // A Newton step on log y for the plan in `tile` (rows over columns, column sums `sums`): lane j gets the step of column j,
-// with the last of the m columns held. t is overwritten. False where the matrix is not positive.
+// with the last of the m columns held. 0 for all where the matrix is not positive.
 template <int W>
-DEVICE bool warp_newton(const real (*tile)[W + 1], real* line, int n, int m, real pa, real pb, real sums, real (&t)[W],
-                        real& step) {
+__device__ __noinline__ real warp_newton(const real (*tile)[W + 1], real* line, int n, int m, real pa, real pb, real sums) {
   constexpr int PACK = 16 / sizeof(real);
   const Packed<real, PACK>* lines = (const Packed<real, PACK>*)line;
   const int lane = threadIdx.x & 31, k = m - 1;
   const bool mine = lane < k;
+  real t[W];
 #pragma unroll
   for (int l = 0; l < W; ++l) t[l] = 0;
   for (int i = 0; i < n; ++i) {  // −ωᵀ diag(1/a) ω
     const real mass = __shfl_sync(~0u, pa, i);
-    const real left = mine && mass > 0 ? tile[i][lane] / mass : 0;
+    const real left = mine && mass > 0 ? tile[i][lane] * inverse(mass) : 0;
 #pragma unroll
     for (int l = 0; l < W; ++l) t[l] -= left * tile[i][l];
   }
@@ -210,6 +211,7 @@ DEVICE bool warp_newton(const real (*tile)[W + 1], real* line, int n, int m, rea
   bool positive = true;
 #pragma unroll
   for (int c = 0; c < W; ++c) {  // Gauss and Jordan, one row a lane
+    if (c >= k) break;
     if (lane == c) {
 #pragma unroll
       for (int l = 0; l < W; ++l) line[l] = t[l];
@@ -229,33 +231,44 @@ DEVICE bool warp_newton(const real (*tile)[W + 1], real* line, int n, int m, rea
     right -= factor * line[W];
     __syncwarp();
   }
-  step = mine ? right / diagonal : 0;
-  const real longest = largest<32>((real)fabs(step));
-  if (longest > 3) step *= 3 / longest;
-  return positive && longest < (real)1e30;
+  const real step = mine ? right / diagonal : 0, longest = largest<32>((real)fabs(step));
+  if (!positive || !(longest < (real)1e30)) return 0;
+  return longest > 3 ? step * (3 / longest) : step;
+}
+
+// The sum over a warp in units of the tolerance, by one integer reduction; large sums and NaN are cut off.
+DEVICE inline float l1_error(float x, float units) {
+  const float scaled = x * units;
+  const unsigned part = scaled < 67108864.0f ? (unsigned)scaled + 1 : 67108864u;
+  return (float)__reduce_add_sync(~0u, part) * (1.0f / 65536.0f);
+}
+
+// Σ_j k_j v_j with v in shared memory.
+template <int W> DEVICE inline real dot(const real (&k)[W], const real* shared) {
+  constexpr int PACK = 16 / sizeof(real);
+  const Packed<real, PACK>* v = (const Packed<real, PACK>*)shared;
+  real parts[4] = {0, 0, 0, 0};
+#pragma unroll
+  for (int j = 0; j < W / PACK; ++j) {
+    const Packed<real, PACK> here = v[j];
+#pragma unroll
+    for (int h = 0; h < PACK; ++h) parts[(j * PACK + h) & 3] += k[j * PACK + h] * here.at[h];
+  }
+  return (parts[0] + parts[1]) + (parts[2] + parts[3]);
 }
 
 // Supports of at most W ≤ 32 states, one warp a pair. Lane r holds row r and column r of the plan in registers; x and y
 // go through shared memory. `gibbs` is exp(−C/λ), used where that cannot underflow (largest cost at most `safe`·λ).
 // Matrices are read along rows, where successors of b tend to be neighbours, and turned in shared memory.
 // Leaves what does not converge soon in `list`.
-// The sum over a warp in units of the tolerance, by one integer reduction; NaN stays NaN, large sums are cut off.
-DEVICE inline float l1_error(float x, float units) {
-  const float scaled = x * units;
-  if (__any_sync(~0u, isnan(scaled))) return (float)NOT_A_NUMBER;
-  return (float)__reduce_add_sync(~0u, (unsigned)fminf(ceilf(scaled), 67108864.0f)) * (1.0f / 65536.0f);
-}
-
 template <int W>
-DEVICE void warp_pairs(const Pairs& q, const u32* extents, Tally* tally, const real* cost, const real* gibbs, double safe, double reg,
-                       bool as_value, double inv_p, double accuracy, double tightest, double loosest, int limit,
-                       bool keep, i64 stride, real* kept, u32* list, real* out) {
-  constexpr int PACK = 16 / sizeof(real);
+DEVICE void warp_pairs(const Pairs& q, const u32* extents, Tally* tally, const real* cost, const real* gibbs, double safe,
+                       double reg, bool as_value, double inv_p, double accuracy, double tightest, double loosest,
+                       int limit, bool keep, i64 stride, real* kept, u32* list, real* out) {
   __shared__ alignas(16) real tiles[4][W][W + 1];
   __shared__ alignas(16) real all_x[4][32], all_y[4][32], lines[4][W + 4];
   real (*tile)[W + 1] = tiles[threadIdx.x / 32];
   real *xs = all_x[threadIdx.x / 32], *ys = all_y[threadIdx.x / 32];
-  const Packed<real, PACK>*xv = (const Packed<real, PACK>*)xs, *yv = (const Packed<real, PACK>*)ys;
   const int lane = threadIdx.x & 31, place = lane < W ? lane : 0;
   const double top = double_of(tally->top);
   const bool direct = top <= safe * reg;
@@ -272,7 +285,7 @@ DEVICE void warp_pairs(const Pairs& q, const u32* extents, Tally* tally, const r
     const i64 a = row_of_pair(q, number), b = number - row_start(q, a) + a + q.first;
     const u32 p = (u32)((a - q.a0) * q.n_members + b);
     const Packed<u32, 2> here = ((const Packed<u32, 2>*)extents)[a], there = ((const Packed<u32, 2>*)extents)[b];
-    const i64 lo = here.at[0], to = there.at[0];
+    const u32 lo = here.at[0], to = there.at[0];
     const int n = (int)here.at[1], m = (int)there.at[1];
     if (top == 0.0) {
       if (lane == 0) out[p] = 0;
@@ -289,16 +302,17 @@ DEVICE void warp_pairs(const Pairs& q, const u32* extents, Tally* tally, const r
       continue;
     }
     const bool in_row = lane < n, in_column = lane < m;
-    const u32 from = q.indices[lo + (in_row ? lane : 0)], onto = q.indices[to + (in_column ? lane : 0)];
+    const u32 from = q.indices[lo + (in_row ? lane : 0)] * (u32)q.n_states;  // fewer than 2^16 states
+    const u32 onto = q.indices[to + (in_column ? lane : 0)];
     const real pa = in_row ? (real)q.probs[lo + lane] : 0, pb = in_column ? (real)q.probs[to + lane] : 0;
-    real* store = keep ? kept + pair_number(q, a, b) * stride : kept;
+    real* store = keep ? kept + number * stride : kept;
     const bool warm = keep && !isnan(store[0]);
     real g = pb > 0 ? (warm ? store[lane] : (real)log(pb)) : 0;
     real k[W], t[W], biggest = 0;
 #pragma unroll
     for (int i = 0; i < W; ++i) {
       const u32 r = __shfl_sync(~0u, from, i);
-      t[i] = i < n && in_column ? source[r * q.n_states + onto] : 0;
+      t[i] = i < n && in_column ? source[r + onto] : 0;
     }
     if (inv_p != 1.0) {
 #pragma unroll
@@ -306,7 +320,7 @@ DEVICE void warp_pairs(const Pairs& q, const u32* extents, Tally* tally, const r
         biggest = fmax(biggest, direct && t[i] > 0 ? -(real)reg * (real)log(t[i]) : t[i]);
       biggest = largest<32>(in_column ? biggest : (real)0);
     }
-    real shift = 0, total = 0;  // of the rows: log x without a is −shift − log(total)
+    real free = 0, total = 0;  // free: log of what scales the row, without a and x
     if (direct) {
       const real start = pb > 0 ? (real)exp(g) : 0;
 #pragma unroll
@@ -314,97 +328,75 @@ DEVICE void warp_pairs(const Pairs& q, const u32* extents, Tally* tally, const r
       __syncwarp();
 #pragma unroll
       for (int j = 0; j < W; ++j) { k[j] = tile[place][j]; total += k[j]; }
-      __syncwarp();
     } else {
 #pragma unroll
       for (int i = 0; i < W; ++i) if (lane < W) tile[i][lane] = pb > 0 ? g - t[i] * rate : (real)-1e30;
       __syncwarp();
-      shift = (real)-1e30;
+      real shift = (real)-1e30;
 #pragma unroll
       for (int j = 0; j < W; ++j) { k[j] = tile[place][j]; shift = shift > k[j] ? shift : k[j]; }
 #pragma unroll
       for (int j = 0; j < W; ++j) { k[j] = exp(k[j] - shift); total += k[j]; }
-      __syncwarp();
+      free = -shift;
     }
+    if (as_value && pa > 0) free -= (real)log(total);
     const real part = pa > 0 ? pa * inverse(total) : 0;
+    __syncwarp();
 #pragma unroll
-    for (int j = 0; j < W; ++j) k[j] *= part;
-    if (direct) {  // columns are scaled by the rows' factors instead of being turned again
-      xs[lane] = part;
-      __syncwarp();
+    for (int j = 0; j < W; ++j) { k[j] *= part; if (!direct && lane < W) tile[lane][j] = k[j]; }
+    xs[lane] = part;
+    ys[lane] = in_column ? 1 : 0;
+    __syncwarp();
+    if (direct) {  // the columns take the factors of the rows
 #pragma unroll
-      for (int i = 0; i < W / PACK; ++i) {
-        const Packed<real, PACK> v = xv[i];
-#pragma unroll
-        for (int h = 0; h < PACK; ++h) t[i * PACK + h] *= v.at[h];
-      }
+      for (int i = 0; i < W; ++i) t[i] *= xs[i];
     } else {
-#pragma unroll
-      for (int j = 0; j < W; ++j) if (lane < W) tile[lane][j] = k[j];
-      __syncwarp();
 #pragma unroll
       for (int i = 0; i < W; ++i) t[i] = tile[i][place];
     }
-    ys[lane] = in_column ? 1 : 0;
-    __syncwarp();
     real sums = 0, x = 1, y = 1;
 #pragma unroll
     for (int i = 0; i < W; ++i) sums += t[i];
+    __syncwarp();
     xs[lane] = in_row ? 1 : 0;
     const double scale_of_errors = inv_p == 1.0 ? top : (double)biggest;
     const double tol = pair_tolerance(scale_of_errors, inv_p, accuracy, tightest, loosest);
-    const float units = (float)(65536.0 / tol);
-    float error = (float)tol * l1_error(in_column ? (float)fabs(sums - pb) : 0.0f, units), before = error;
+    const float units = (float)(65536.0 / tol), slack = (float)tol;
+    float error = l1_error(in_column ? (float)fabs(sums - pb) : 0.0f, units), before = error;  // over tol
     int done = 1, look = 8;
-    real free = as_value && pa > 0 ? -shift - (real)log(total) : 0;  // log of what scales the row, without a and x
-    real trial = 0;
-    bool tried = false;
-    while ((double)error > tol && done < limit) {
+    while (error > 1.0f && done < limit) {
+      real trial = 0;
+      bool tried = false;
       if (done >= look) {
         const float speed = logf(fmaxf(before / error, 1.0f + 1e-6f)) / 6.0f;
-        const bool slow = logf(error / (float)tol) / speed > 30.0f;
         look = done + 6;
         before = error;
-        if (slow) {  // the plan becomes the kernel, and a Newton step the first scaling
+        if (logf(error) > 30.0f * speed) {  // slow: the plan becomes the kernel, and a Newton step the first scaling
 #pragma unroll
-          for (int j = 0; j < W; ++j) {
-            k[j] *= x * ys[j];
-            if (lane < W) tile[lane][j] = k[j];
-          }
+          for (int j = 0; j < W; ++j) if (lane < W) tile[lane][j] = k[j] * x * ys[j];
           if (pb > 0) { g += (real)log(y); sums *= y; }
           if (pa > 0) free += (real)log(x);
           __syncwarp();
-          real step = 0;
-          const bool good = warp_newton<W>(tile, lines[threadIdx.x / 32], n, m, pa, pb, sums, t, step);
-          done += 8;
+          const real step = warp_newton<W>(tile, lines[threadIdx.x / 32], n, m, pa, pb, sums);
 #pragma unroll
-          for (int i = 0; i < W; ++i) t[i] = tile[i][place];
-          trial = good && pb > 0 ? (real)exp(step) : 1;
+          for (int i = 0; i < W; ++i) { t[i] = tile[i][place]; k[i] = tile[place][i]; }
+          if (lane >= n) {
+#pragma unroll
+            for (int i = 0; i < W; ++i) k[i] = 0;
+          }
+          done += 8;
+          trial = pb > 0 ? (real)exp(step) : 0;
           tried = true;
         }
       }
       y = pb > 0 ? (tried ? trial : pb * inverse(sums)) : 0;
       ys[lane] = y;
       __syncwarp();
-      real one = 0, two = 0;
-#pragma unroll
-      for (int j = 0; j < W / PACK; ++j) {
-        const Packed<real, PACK> v = yv[j];
-#pragma unroll
-        for (int h = 0; h < PACK; ++h) (j & 1 ? two : one) += k[j * PACK + h] * v.at[h];
-      }
-      x = pa > 0 ? pa * inverse(one + two) : 0;
+      x = pa > 0 ? pa * inverse(dot<W>(k, ys)) : 0;
       xs[lane] = x;
       __syncwarp();
-      one = two = 0;
-#pragma unroll
-      for (int i = 0; i < W / PACK; ++i) {
-        const Packed<real, PACK> v = xv[i];
-#pragma unroll
-        for (int h = 0; h < PACK; ++h) (i & 1 ? two : one) += t[i * PACK + h] * v.at[h];
-      }
-      sums = one + two;
-      error = (float)tol * l1_error(in_column ? (float)fabs(sums * y - pb) : 0.0f, units);
+      sums = dot<W>(t, xs);
+      error = l1_error(in_column ? (float)fabs(sums * y - pb) : 0.0f, units);
       ++done;
       if (tried && error < 0.5f * before) look = done;  // Newton works: go on with it
       if (tried && !(error < before)) {  // it does not: back to where it began
@@ -418,10 +410,9 @@ DEVICE void warp_pairs(const Pairs& q, const u32* extents, Tally* tally, const r
         __syncwarp();
         error = before;
       }
-      tried = false;
     }
     iterations += done;
-    const bool finite = !isnan(error);
+    const bool finite = __all_sync(~0u, !(pb > 0) || (y > 0 && y < (real)1e37));
     if (keep && in_column) store[lane] = finite ? (pb > 0 ? g + (real)log(y) : 0) : (real)NOT_A_NUMBER;
     __syncwarp();
     if (as_value) {
@@ -433,13 +424,13 @@ DEVICE void warp_pairs(const Pairs& q, const u32* extents, Tally* tally, const r
 #pragma unroll
       for (int i = 0; i < W; ++i) {
         const u32 r = __shfl_sync(~0u, from, i);
-        if (i < n && in_column) inside += t[i] * xs[i] * cost[r * q.n_states + onto];
+        if (i < n && in_column) inside += t[i] * xs[i] * cost[r + onto];
       }
       value = (double)sum<32>(inside * y);
     }
     __syncwarp();
-    const double missing = root_error(value, (double)error * scale_of_errors, inv_p);
-    if (!((double)error <= tol) || !(missing <= accuracy || tol <= tightest)) {
+    const double missing = root_error(value, (double)(error * slack) * scale_of_errors, inv_p);
+    if (!(error <= 1.0f) || !finite || !(missing <= accuracy || tol <= tightest)) {
       if (lane == 0) list[atomicAdd(&tally->left, (u64)1)] = p;
       continue;
     }
@@ -463,7 +454,7 @@ DEVICE void warp_pairs(const Pairs& q, const u32* extents, Tally* tally, const r
     warp_pairs<W>(q, extents, tally, cost, gibbs, safe, reg, as_value != 0, inv_p, accuracy, tightest, loosest, (int)limit, keep != 0,      \
                   stride, kept, list, out);                                                                           \
   }
-WARP_SINKHORN(16, BY_SIZE(4, 4))
-WARP_SINKHORN(24, BY_SIZE(4, 3))
+WARP_SINKHORN(12, BY_SIZE(6, 5))
+WARP_SINKHORN(20, BY_SIZE(5, 4))
 WARP_SINKHORN(32, BY_SIZE(4, 2))
 #endif
