@@ -47,7 +47,9 @@ class HostModule:
     def get_function(self, name: str) -> Any:
         function = getattr(self.library, name)
 
-        def call(grid: tuple[int, ...], block: tuple[int, ...], arguments: tuple[Any, ...], shared_mem: int = 0) -> None:
+        def call(
+            grid: tuple[int, ...], block: tuple[int, ...], arguments: tuple[Any, ...], shared_mem: int = 0
+        ) -> None:
             del shared_mem
             self.library.launch_shape(grid[0], grid[1] if len(grid) > 1 else 1, block[0])
             values = []

@@ -4,7 +4,7 @@ from . import certificates, problems
 from .aggregation import EpsilonCover, KMedoids, Partition, lift_policy, quotient
 from .certificates import Certificate
 from .formats import from_gymnasium, from_mdptoolbox, from_quantecon, read, to_mdptoolbox, to_quantecon, write
-from .kernels.select import set_threads
+from .kernels.select import DeviceError, set_threads
 from .lumping import Lumping, lump
 from .metric import MetricSolution, Progress, Status, solve_metric
 from .model import MDP, Chain, ModelError
@@ -19,6 +19,7 @@ __all__ = [
     "Certificate",
     "Chain",
     "Constant",
+    "DeviceError",
     "EpsilonCover",
     "Exact",
     "Independent",

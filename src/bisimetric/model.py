@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -71,7 +72,11 @@ class Rows:
         return np.diff(self.indptr)
 
     def matrix(self) -> csr_array:
-        """The rows as a SciPy sparse array [N, S]."""
+        """The rows as a SciPy sparse array [N, S]; made once, so not to be changed."""
+        return self._matrix
+
+    @cached_property
+    def _matrix(self) -> csr_array:
         from scipy.sparse import csr_array
 
         return csr_array((self.probs, self.indices, self.indptr), shape=(len(self), self.n_states))

@@ -111,7 +111,11 @@ class MetricOperator:
         """Replace d [S, S] by F(d); transports are within `accuracy` where they can be."""
         self.evaluator.restart()
         if self.engine.on_device:
-            return self._device_sweeps(d, 1, -1.0, accuracy)[0]
+            on_device = self.engine.to_device(d)
+            report = self._device_sweeps(on_device, 1, -1.0, accuracy)[0]
+            if isinstance(d, np.ndarray) and on_device is not d:  # distances of the host go there and back
+                d[:] = self.engine.to_host(on_device)
+            return report
         with single_thread():
             self.evaluator.prepare(d, accuracy)
             reports = run_all(lambda unit: self._sweep_rows(unit[0], unit[1], d), self._units())
@@ -120,17 +124,22 @@ class MetricOperator:
         rise, fall, error, iterations = zip(*reports, strict=True)
         return Sweep(max(rise), max(fall), max(error), sum(iterations))
 
-    def sweep_until(self, d: NDArray[Any], count: int, stop: float) -> tuple[int, float, int]:
+    def sweep_until(
+        self, d: NDArray[Any], count: int, stop: float, meanwhile: Callable[[], None] = lambda: None
+    ) -> tuple[int, float, int]:
         """Sweep d up to `count` times, until a sweep changes nothing by more than `stop`.
 
-        Returns (sweeps, change of the last one, iterations). On a device the host waits for a few sweeps at a time.
+        `meanwhile` is called once; on a device, while the first sweeps are under way. Returns (sweeps, change of the
+        last one, iterations). On a device the host waits for a few sweeps at a time.
         """
         self.evaluator.restart()
         change, iterations, done = np.inf, 0, 0
+        if not self.engine.on_device:
+            meanwhile()
         while done < count and change > stop:
             if self.engine.on_device:
-                ahead = 1 if self.evaluator.synchronous else min(_SWEEPS_AT_ONCE, count - done)
-                report, more = self._device_sweeps(d, ahead, stop, np.inf)
+                ahead = 1 if self.evaluator.synchronous else min(_SWEEPS_AT_ONCE if done else 8, count - done)
+                report, more = self._device_sweeps(d, ahead, stop, np.inf, (lambda: None) if done else meanwhile)
             else:
                 report, more = self.sweep(d), 1
             change, iterations, done = report.change, iterations + report.iterations, done + more
@@ -140,8 +149,9 @@ class MetricOperator:
         """Bounds lower ≤ F_exact(d) ≤ upper [S, S] for a d with zero diagonal, on the host."""
         self.evaluator.restart()
         xp = self.engine.xp
-        lower, upper = xp.zeros_like(d), xp.zeros_like(d)
+        lower, upper = xp.zeros(d.shape, d.dtype), xp.zeros(d.shape, d.dtype)
         if self.engine.on_device:
+            d, lower, upper = (self.engine.to_device(x) for x in (d, lower, upper))
             self.evaluator.tally.clear()
             self.evaluator.prepare(d, self.accuracy_for(tol))
             for s0, s1 in self._units():
@@ -157,8 +167,16 @@ class MetricOperator:
         self.evaluator.load(kept)  # bounds only read
         return lower, upper
 
-    def _device_sweeps(self, d: Any, count: int, stop: float, accuracy: float) -> tuple[Sweep, int]:
+    def _device_sweeps(
+        self, d: Any, count: int, stop: float, accuracy: float, meanwhile: Callable[[], None] = lambda: None
+    ) -> tuple[Sweep, int]:
         """(report, sweeps done) of up to `count` sweeps on a device; only the report comes back."""
+        with self.engine.kernels.memory_errors(self.evaluator.needs):
+            return self._start_and_read(d, count, stop, accuracy, meanwhile)
+
+    def _start_and_read(
+        self, d: Any, count: int, stop: float, accuracy: float, meanwhile: Callable[[], None]
+    ) -> tuple[Sweep, int]:
         evaluator, kernels = self.evaluator, self.engine.kernels
         evaluator.tally.clear()
         for _ in range(count):
@@ -167,11 +185,14 @@ class MetricOperator:
                 if self.match == "chain":
                     block = self._device_block(s1 - s0, self.n_states)
                     evaluator.enqueue(0, s0, s1, block)
-                    kernels.write_chain(evaluator.tally, block, s0, evaluator.first, self._rewards, self.c_R, self.c_T, d)
+                    kernels.write_chain(
+                        evaluator.tally, block, s0, evaluator.first, self._rewards, self.c_R, self.c_T, d
+                    )
                 else:
                     acc = self._combined(s0, s1, evaluator.first, evaluator.enqueue)
                     kernels.write_rows(evaluator.tally, acc, s0, evaluator.first, d)
             kernels.end_sweep(evaluator.tally, stop, self.engine.dtype)
+        meanwhile()
         seen = evaluator.tally.read()
         return Sweep(seen.change, 0.0, max(seen.last_error, evaluator.rounding()), seen.iterations), seen.sweeps
 

@@ -245,8 +245,8 @@ def _restore(folder: Path, mdp: MDP, settings: Settings) -> LoopState | None:
         radius, diameter = (float(x) for x in data["extents"])
         partition = Partition(data["labels"], data["medoids"], radius, diameter)
         return LoopState(
-            int(data["k"]), data["policy"], data["measured"], operator.engine.to_device(data["distance"]), operator, rng, float(data["noise"]),
-            data["value"], partition, data["abstract_value"], bool(data["settled"]),
+            int(data["k"]), data["policy"], data["measured"], operator.engine.to_device(data["distance"]), operator,
+            rng, float(data["noise"]), data["value"], partition, data["abstract_value"], bool(data["settled"]),
         )  # fmt: skip
     except (zipfile.BadZipFile, zlib.error, struct.error, ValueError, LookupError, ArithmeticError, TypeError, EOFError,
             NotImplementedError, RuntimeError, SyntaxError, MemoryError, OSError) as error:  # fmt: skip

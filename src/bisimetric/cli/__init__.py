@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from cyclopts import App, CycloptsError
 
 from .. import __version__
+from ..kernels.select import DeviceError
 from .inputs import BadInputError, say
 from .interrupts import watched
 from .lump import convert, lump
@@ -49,7 +50,7 @@ def run(arguments: Sequence[str]) -> int:
         return int(result or 0)
     except CycloptsError as error:
         say("bisimetric: " + " ".join(str(error).split()))
-    except (BadInputError, ValueError, OSError) as error:
+    except (BadInputError, ValueError, OSError, DeviceError) as error:
         say("bisimetric: " + " ".join(str(error).split()))
     except KeyboardInterrupt:
         say("bisimetric: interrupted")

@@ -105,7 +105,7 @@ def metric(
     transition_weight: c_T in [0, 1), the weight of the next states (default: the discount).
     max_sweeps: give up after this many sweeps.
     dtype: float64 or float32.
-    device: where to compute.
+    device: cpu, or cuda for one GPU (needs the extra gpu).
     warm_state: keep the solver's state of each pair between sweeps (faster, more memory).
     lump: merge bisimilar states first (default: where that is exact).
     output: write distance, error and settings to this .npz file.

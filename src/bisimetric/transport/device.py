@@ -11,31 +11,51 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..kernels.select import Engine
+from ..kernels.select import DeviceError, Engine
 from .base import Array, Evaluator, Family, Report, same_supports
 
 if TYPE_CHECKING:
     from .independent import Independent
     from .sinkhorn import KLBall, Sinkhorn
 
-_KEPT_SHARE = 0.7  # of the memory that is free, for what is kept between sweeps
+_KEPT_SHARE = 0.8  # of the memory beyond the arrays of all pairs of states, for what is kept between sweeps
 
 
 class DeviceEvaluator(Evaluator):
     """What evaluators on the device share."""
 
     synchronous = False  # whether `enqueue` waits for the device
+    squares = 2  # arrays of all pairs of states that a sweep needs
     cold = 0  # byte that marks a pair without anything kept
     kept_dtype: Any = None
 
     def __init__(self, engine: Engine, family: Family, p: float, keep: bool, first: int) -> None:
-        super().__init__(engine, family, p)
+        self.needs = self._plan(engine, family)
+        with engine.kernels.memory_errors(self.needs):
+            super().__init__(engine, family, p)
         self.first, self.keep = first, keep
         self.tally = engine.kernels.Tally()
         self.rows = self._rows(family)
         self.kept: list[Any] = []
         self.dropped = False  # whether memory was too short to keep anything
         self._make_kept()
+
+    def _plan(self, engine: Engine, family: Family) -> str:
+        """What must fit, in words; raises where it cannot."""
+        square = family.n_states**2 * engine.dtype.itemsize
+        wanted = self.squares * square
+        free = engine.kernels.free_bytes()
+        needs = (
+            f"{family.n_states} states in {engine.dtype} need {1e-9 * wanted:.3g} GB: {self.squares} arrays of "
+            f"{1e-9 * square:.3g} GB (distances, ground cost{', kernel' if self.squares > 2 else ''})."
+        )
+        if wanted > free:
+            raise DeviceError(
+                f"{needs} {1e-9 * free:.3g} GB of device memory are free. "
+                'Use dtype="float32", fewer states, or device="cpu".'
+            )
+        self.spare = free - wanted
+        return needs
 
     def _rows(self, family: Family) -> Any:
         return self.engine.kernels.Rows(
@@ -55,7 +75,7 @@ class DeviceEvaluator(Evaluator):
         xp, dtype = self.engine.xp, self.kept_dtype or self.engine.dtype
         shapes = [self._kept_shape(g) for g in range(len(self.family.groups))]
         wanted = sum(pairs * width for pairs, width in shapes) * np.dtype(dtype).itemsize
-        self.dropped = self.keep and wanted > _KEPT_SHARE * self.engine.kernels.free_bytes()
+        self.dropped = self.keep and wanted > _KEPT_SHARE * self.spare
         self.kept = []
         for pairs, width in shapes:
             if self.keep and not self.dropped and width:
@@ -163,9 +183,7 @@ class ExactOnDevice(DeviceEvaluator):
 
     def _bounds(self, group: int, a0: int, a1: int, lower: Array, upper: Array) -> None:
         kernels, nothing = self.engine.kernels, self.kept[group][:0]
-        kernels.exact_block(
-            self.tally, self.rows, group, a0, a1, self.cost, 1.0 / self.p, self.first, nothing, upper
-        )
+        kernels.exact_block(self.tally, self.rows, group, a0, a1, self.cost, 1.0 / self.p, self.first, nothing, upper)
         slack = max(1e-13, 8.0 * self.engine.eps if self.engine.dtype == np.float32 else 0.0) * self.top
         xp = self.engine.xp
         lower[:] = xp.maximum(upper**self.p - slack, 0.0) ** (1.0 / self.p)
@@ -186,9 +204,7 @@ class IndependentOnDevice(DeviceEvaluator):
             members = self.rows.groups[group]
             kernels.dense_independent_block(self.dense_rows, members, a0, a1, self.cost, 1.0 / self.p, out)
         else:
-            kernels.independent_block(
-                self.tally, self.rows, group, a0, a1, self.cost, 1.0 / self.p, self.first, out
-            )
+            kernels.independent_block(self.tally, self.rows, group, a0, a1, self.cost, 1.0 / self.p, self.first, out)
 
     def _bounds(self, group: int, a0: int, a1: int, lower: Array, upper: Array) -> None:
         self.enqueue(group, a0, a1, upper)
@@ -205,6 +221,7 @@ def _dense(engine: Engine, family: Family) -> Any:
 class SinkhornOnDevice(DeviceEvaluator):
     """Keeps log y of each pair (y itself for matrix products)."""
 
+    squares = 3
     cold = 255  # bytes of a NaN
     iteration_limit = 20_000
     dense_limit = 200  # matrix-product iterations before the slow pairs are finished one by one
@@ -214,6 +231,7 @@ class SinkhornOnDevice(DeviceEvaluator):
         self.dense_rows = _dense(engine, family)
         self.by_products = False  # whether kept holds y rather than log y
         self.gibbs: Any = None
+        self.pairs: dict[tuple[int, int, int], Any] = {}
         super().__init__(engine, family, settings.p, keep, 0 if settings.diagonal == "kept" else 1)
         self.synchronous = self.dense_rows is not None
         self.safe = 300.0 if engine.dtype == np.float64 else 30.0
@@ -282,12 +300,15 @@ class SinkhornOnDevice(DeviceEvaluator):
         )  # fmt: skip
 
     def _by_products(self, group: int, a0: int, a1: int, out: Array) -> None:
-        s, members = self.settings, self.family.groups[group]
+        s, members, kernels = self.settings, self.family.groups[group], self.engine.kernels
         budget = 0.9 * self.accuracy**s.p / max(self.top, 1e-300)
         tol = max(min(s.marginal_tol, budget), self.tightest)
-        iterations, error, left = self.engine.kernels.dense_sinkhorn_block(
-            self.dense_rows, members, a0, a1, self.kernel, self.weighted, s.reg, s.cost == "value", 1.0 / s.p, tol,
-            self.dense_limit, self.first, self.kept[group], out,
+        if (group, a0, a1) not in self.pairs:
+            self.pairs[group, a0, a1] = kernels.dense_pairs(members, a0, a1, self.first)
+        at = a0 * (len(members) - self.first) - a0 * (a0 - 1) // 2
+        iterations, error, left = kernels.dense_sinkhorn_block(
+            self.dense_rows, self.pairs[group, a0, a1], self.kernel, self.weighted, s.reg, s.cost == "value",
+            1.0 / s.p, tol, self.dense_limit, at, self.kept[group], out,
         )  # fmt: skip
         self.tally.add(iterations, float((error * self.top) ** (1.0 / s.p)))
         if len(left):

@@ -3,8 +3,8 @@
 All calls are asynchronous on the current stream; reports gather in a tally on the device that is read once a sweep.
 """
 
-from .dense import dense_independent_block, dense_matrix, dense_sinkhorn_block
-from .device import check, cupy, free_bytes
+from .dense import dense_independent_block, dense_matrix, dense_pairs, dense_sinkhorn_block
+from .device import check, cupy, free_bytes, memory_errors
 from .fields import Tally, end_sweep, forget, hausdorff, power, raise_to, start_rows, write_chain, write_rows
 from .pairs import Rows, ball_block, bounds_block, exact_block, independent_block, sinkhorn_block
 
@@ -17,6 +17,7 @@ __all__ = [
     "cupy",
     "dense_independent_block",
     "dense_matrix",
+    "dense_pairs",
     "dense_sinkhorn_block",
     "end_sweep",
     "exact_block",
@@ -24,6 +25,7 @@ __all__ = [
     "free_bytes",
     "hausdorff",
     "independent_block",
+    "memory_errors",
     "power",
     "raise_to",
     "sinkhorn_block",

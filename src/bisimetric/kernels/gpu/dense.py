@@ -30,30 +30,30 @@ def _over_pairs(pairs: int) -> tuple[int, int]:
     return max(1, min(-(-pairs // 4), 16 * processors())), 4 * lanes()
 
 
-def _pairs_of(members: Any, a0: int, a1: int, first: int) -> tuple[Any, Any, Any]:
-    """(row of a, row of b, place in the block) of the pairs of a block, in order."""
+def dense_pairs(members: Any, a0: int, a1: int, first: int) -> tuple[Any, ...]:
+    """(row of a, row of b, place in the block) of the pairs of a block, in order, on the device."""
     n = len(members)
     a = np.repeat(np.arange(a0, a1), n)
     b = np.tile(np.arange(n), a1 - a0)
     inside = b >= a + first
     place = np.flatnonzero(inside)
-    return members[a[inside]].astype(np.int32), members[b[inside]].astype(np.int32), place.astype(np.int32)
+    lists = members[a[inside]], members[b[inside]], place
+    return tuple(cupy().asarray(x.astype(np.int32)) for x in lists)
 
 
 def dense_sinkhorn_block(
-    matrix: Any, members: Any, a0: int, a1: int, kernel: Any, weighted: Any, reg: float, as_value: bool,
-    inv_p: float, tol: float, limit: int, first: int, kept: Any, out: Any,
+    matrix: Any, pairs: tuple[Any, ...], kernel: Any, weighted: Any, reg: float, as_value: bool,
+    inv_p: float, tol: float, limit: int, at: int, kept: Any, out: Any,
 ) -> tuple[int, float, Any]:  # fmt: skip
-    """Fill out[a − a0, b] = ⟨ω, C⟩ or the value, for a0 ≤ a < a1 and b ≥ a + first; members are on the host.
+    """Fill out[place] = ⟨ω, C⟩ or the value, for the pairs of `dense_pairs`.
 
-    `kept` holds y of each pair [pairs, S], NaN where there is none; it may have no rows. Returns (iterations,
-    largest error of a finished pair, places of the pairs that reached the limit).
+    `kept` holds y of each pair [pairs, S] from row `at` on, NaN where there is none; it may have no rows. Returns
+    (iterations, largest error of a finished pair, places of the pairs that reached the limit).
     """
     xp = cupy()
     n_states, dtype = matrix.shape[1], matrix.dtype
-    row_of, column_of, place_of = (xp.asarray(x) for x in _pairs_of(members, a0, a1, first))
+    row_of, column_of, place_of = pairs
     size = max(1, _BATCH_BYTES // (n_states * dtype.itemsize))
-    at = a0 * (len(members) - first) - a0 * (a0 - 1) // 2
     iterations, worst, left = 0, 0.0, []
     for start in range(0, len(row_of), size):
         part = slice(start, min(start + size, len(row_of)))
@@ -109,8 +109,6 @@ def _scale(
         if count <= 0.6 * len(y) and len(y) > 64:
             slow = xp.flatnonzero(errors > tol)
             y_slow = y[slow]
-            x_slow, errors_slow, more = _scale(
-                matrix, row_of[slow], column_of[slow], kernel, y_slow, tol, limit - done
-            )
+            x_slow, errors_slow, more = _scale(matrix, row_of[slow], column_of[slow], kernel, y_slow, tol, limit - done)
             x[slow], y[slow], errors[slow] = x_slow, y_slow, errors_slow
             return x, errors, iterations + more

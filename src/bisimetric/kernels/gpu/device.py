@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -36,7 +37,7 @@ def check() -> None:
     try:
         driver = cuda.runtime.driverGetVersion()
     except failed as error:
-        raise DeviceError(f"no CUDA driver answers ({error}). Install NVIDIA's driver, or use device=\"cpu\".") from None
+        raise DeviceError(f'no CUDA driver answers ({error}). Install NVIDIA\'s driver, or use device="cpu".') from None
     version = (driver // 1000, driver % 1000 // 10)
     if driver == 0:
         raise DeviceError('no CUDA driver is installed. Install NVIDIA\'s driver, or use device="cpu".')
@@ -114,6 +115,25 @@ def over_rows(rows: int, width: int) -> tuple[tuple[int, int], int]:
     """(blocks, threads) for a loop over the entries of each row."""
     threads = 8 * lanes()
     return (max(1, min(-(-width // threads), -(-64 * processors() // rows))), rows), threads
+
+
+@contextmanager
+def memory_errors(needs: str) -> Iterator[None]:
+    """Turn running out of device memory, or a device that fails, into a clear error; `needs` says what is wanted."""
+    try:
+        yield
+    except DeviceError:
+        raise
+    except RuntimeError as error:  # CuPy's own errors are RuntimeErrors, memory included or as MemoryError
+        if type(error).__module__.split(".")[0] not in ("cupy", "cupy_backends"):
+            raise
+        raise DeviceError(f'the device failed ({error}). {needs} Try again, or use device="cpu".') from None
+    except MemoryError as error:
+        free = 1e-9 * free_bytes()
+        raise DeviceError(
+            f"out of device memory ({error}); {free:.3g} GB are free. {needs} "
+            'Use dtype="float32", warm_state=False, fewer states, or device="cpu".'
+        ) from None
 
 
 def free_bytes() -> int:

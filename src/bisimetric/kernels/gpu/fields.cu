@@ -19,20 +19,34 @@ extern "C" __global__ void power_max(Tally* tally, const real* d, i64 count, dou
   );
 }
 
-// One block of threads a row (blockIdx.y), so that no index is divided.
+// A few rows of the block (blockIdx.y) against all columns. A thread has one column t of them, so that what it writes to
+// the other side of the diagonal, d[t, s …], fills whole sectors of 32 bytes.
 template <class New>
-DEVICE void write_row(Tally* tally, i64 s0, i64 n, i64 first, real* d, New next) {
-  const i64 row = blockIdx.y, s = s0 + row;
+DEVICE void write_group(Tally* tally, i64 s0, i64 rows, i64 n, i64 first, real* d, New next) {
+  constexpr int G = 32 / sizeof(real);
+  const i64 row = (i64)blockIdx.y * G, s = s0 + row;
+  const bool aligned = row + G <= rows && n * sizeof(real) % 16 == 0 && s * sizeof(real) % 16 == 0;
   double rise = 0.0, fall = 0.0;
   if (row == 0 && global_thread() == 0) { tally->slow += tally->left; tally->left = tally->next = 0; }
   for (i64 t = s + global_thread(); t < n; t += all_threads()) {
-    if (t < s + first) { d[s * n + s] = 0; continue; }
-    const real x = next(row * n + t, s, t);
-    const double change = (double)x - (double)d[s * n + t];
-    rise = fmax(rise, change);
-    fall = fmax(fall, -change);
-    d[s * n + t] = x;
-    d[t * n + s] = x;
+    Packed<real, G> column;
+    for (int g = 0; g < G; ++g) {
+      if (row + g >= rows || t < s + g + first) continue;
+      const real x = next((row + g) * n + t, s + g, t);
+      const double change = (double)x - (double)d[(s + g) * n + t];
+      rise = fmax(rise, change);
+      fall = fmax(fall, -change);
+      d[(s + g) * n + t] = x;
+      column.at[g] = x;
+    }
+    if (aligned && t >= s + G - 1 + first) {
+      *(Packed<real, G>*)(d + t * n + s) = column;
+      continue;
+    }
+    for (int g = 0; g < G && row + g < rows && s + g <= t; ++g) {
+      if (t >= s + g + first) d[t * n + s + g] = column.at[g];
+      else if (t == s + g) d[t * n + t] = 0;
+    }
   }
   rise = largest<LANES>(rise);
   fall = largest<LANES>(fall);
@@ -40,11 +54,11 @@ DEVICE void write_row(Tally* tally, i64 s0, i64 n, i64 first, real* d, New next)
 }
 
 // d = the distances of rows s0 … of a chain from their transports [rows, S], on either side of the diagonal.
-extern "C" __global__ void write_chain(Tally* tally, const real* transports, i64 s0, i64 n, i64 first,
+extern "C" __global__ void write_chain(Tally* tally, const real* transports, i64 s0, i64 rows, i64 n, i64 first,
                                        const double* rewards, double c_R, double c_T, real* d) {
   EACH_THREAD(
     if (tally->done) return;
-    write_row(tally, s0, n, first, d, [&](i64 k, i64 s, i64 t) {
+    write_group(tally, s0, rows, n, first, d, [&](i64 k, i64 s, i64 t) {
       return (real)(c_R * fabs(rewards[s] - rewards[t]) + c_T * (double)transports[k]);
     });
   );
@@ -99,10 +113,10 @@ extern "C" __global__ void hausdorff(Tally* tally, const real* block, const i64*
   );
 }
 
-extern "C" __global__ void write_rows(Tally* tally, const real* acc, i64 s0, i64 n, i64 first, real* d) {
+extern "C" __global__ void write_rows(Tally* tally, const real* acc, i64 s0, i64 rows, i64 n, i64 first, real* d) {
   EACH_THREAD(
     if (tally->done) return;
-    write_row(tally, s0, n, first, d, [&](i64 k, i64, i64) { return acc[k]; });
+    write_group(tally, s0, rows, n, first, d, [&](i64 k, i64, i64) { return acc[k]; });
   );
 }
 

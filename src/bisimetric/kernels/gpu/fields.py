@@ -54,9 +54,7 @@ class Tally:
         """Wait for the device and read all of it."""
         counts = cupy().asnumpy(self.array)
         numbers = counts.view(np.float64)
-        return Reading(
-            *(int(counts[k]) if name in _COUNTS else float(numbers[k]) for k, name in enumerate(_FIELDS))
-        )
+        return Reading(*(int(counts[k]) if name in _COUNTS else float(numbers[k]) for k, name in enumerate(_FIELDS)))
 
 
 def power(tally: Tally, d: Any, p: float, cost: Any, reg: float = 0.0, gibbs: Any = None) -> None:
@@ -67,11 +65,13 @@ def power(tally: Tally, d: Any, p: float, cost: Any, reg: float = 0.0, gibbs: An
     ))  # fmt: skip
 
 
-def write_chain(tally: Tally, transports: Any, s0: int, first: int, rewards: Any, c_R: float, c_T: float, d: Any) -> None:
+def write_chain(
+    tally: Tally, transports: Any, s0: int, first: int, rewards: Any, c_R: float, c_T: float, d: Any
+) -> None:
     """d = c_R |Δr| + c_T W for rows s0 … of a chain, on either side of the diagonal."""
     rows, n = transports.shape
-    launch("fields.cu", "write_chain", d.dtype, *over_rows(rows, n), (
-        tally.array, transports, np.int64(s0), np.int64(n), np.int64(first), rewards, np.float64(c_R),
+    launch("fields.cu", "write_chain", d.dtype, *over_rows(-(-rows * d.dtype.itemsize // 32), n), (
+        tally.array, transports, np.int64(s0), np.int64(rows), np.int64(n), np.int64(first), rewards, np.float64(c_R),
         np.float64(c_T), d,
     ))  # fmt: skip
 
@@ -85,7 +85,17 @@ def start_rows(label_set: Any, largest: float, s0: int, acc: Any) -> None:
 
 
 def raise_to(
-    tally: Tally, block: Any, members: Any, states: Any, rewards: Any, a0: int, s0: int, first: int, c_R: float, c_T: float, acc: Any
+    tally: Tally,
+    block: Any,
+    members: Any,
+    states: Any,
+    rewards: Any,
+    a0: int,
+    s0: int,
+    first: int,
+    c_R: float,
+    c_T: float,
+    acc: Any,
 ) -> None:
     """acc = max(acc, c_R |Δr| + c_T W) for the pairs of one label."""
     rows, n_members = block.shape
@@ -97,23 +107,23 @@ def raise_to(
 
 
 def hausdorff(
-    tally: Tally, block: Any, choice_ptr: Any, rewards: Any, label_set: Any, largest: float, s0: int, first: int, c_R: float,
-    c_T: float, acc: Any,
+    tally: Tally, block: Any, choice_ptr: Any, rewards: Any, label_set: Any, largest: float, s0: int, first: int,
+    c_R: float, c_T: float, acc: Any,
 ) -> None:  # fmt: skip
     """acc = Hausdorff distance of the choices of two states; the largest one where their labels differ."""
     rows, n = acc.shape
     blocks, threads = over(acc.size)
     launch("fields.cu", "hausdorff", acc.dtype, blocks, threads, (
-        tally.array, block, choice_ptr, rewards, label_set, np.float64(largest), np.int64(s0), np.int64(rows), np.int64(first),
-        np.float64(c_R), np.float64(c_T), np.int64(n), np.int64(block.shape[1]), acc,
+        tally.array, block, choice_ptr, rewards, label_set, np.float64(largest), np.int64(s0), np.int64(rows),
+        np.int64(first), np.float64(c_R), np.float64(c_T), np.int64(n), np.int64(block.shape[1]), acc,
     ))  # fmt: skip
 
 
 def write_rows(tally: Tally, acc: Any, s0: int, first: int, d: Any) -> None:
     """Put acc into d[s, t] and d[t, s], t ≥ s + first; rise and fall go into the tally."""
     rows, n = acc.shape
-    launch("fields.cu", "write_rows", d.dtype, *over_rows(rows, n),
-           (tally.array, acc, np.int64(s0), np.int64(n), np.int64(first), d))  # fmt: skip
+    launch("fields.cu", "write_rows", d.dtype, *over_rows(-(-rows * d.dtype.itemsize // 32), n),
+           (tally.array, acc, np.int64(s0), np.int64(rows), np.int64(n), np.int64(first), d))  # fmt: skip
 
 
 def end_sweep(tally: Tally, stop: float, dtype: Any) -> None:

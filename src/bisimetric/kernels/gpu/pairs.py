@@ -22,13 +22,17 @@ WARP = {12: (6, 5), 20: (5, 4), 32: (4, 2)}  # with one warp a pair: blocks on a
 class Rows:
     """The rows of one family on the device, ready for the kernels."""
 
-    def __init__(self, indptr: Any, indices: Any, probs: Any, groups: tuple[Any, ...], n_states: int, dtype: Any) -> None:
+    def __init__(
+        self, indptr: Any, indices: Any, probs: Any, groups: tuple[Any, ...], n_states: int, dtype: Any
+    ) -> None:
         xp = cupy()
         self.dtype, self.n_states = np.dtype(dtype), n_states
         self.sizes = np.diff(indptr)
         self.host_groups, self.groups = groups, [xp.asarray(np.ascontiguousarray(g, np.int64)) for g in groups]
         self.widest = [int(self.sizes[g].max()) for g in groups]
-        self.warp_widths = [0 if self.small_width(g) else warp_width(self.sizes[m], n_states) for g, m in enumerate(groups)]
+        self.warp_widths = [
+            0 if self.small_width(g) else warp_width(self.sizes[m], n_states) for g, m in enumerate(groups)
+        ]
         self.indptr, self.indices = xp.asarray(indptr), xp.asarray(np.ascontiguousarray(indices, np.uint32))
         self._host = indptr, indices
         self.extents = [xp.asarray(np.stack([indptr[g], self.sizes[g]], axis=1).astype(np.uint32)) for g in groups]
@@ -124,7 +128,8 @@ class Rows:
     def rows_at_once(self) -> int:
         """Rows whose strips of costs stay in the second-level cache."""
         width = max(self.small_width(g) for g in range(len(self.groups)))
-        return max(1, _STRIP_BYTES // (self.n_states * width * self.dtype.itemsize)) if width else 1 << 20
+        rows = _STRIP_BYTES // (self.n_states * width * self.dtype.itemsize) if width else 1 << 20
+        return max(1, rows - rows % 8 if rows > 8 else rows)
 
     def kept_numbers(self, group: int) -> int:
         """Numbers that Sinkhorn keeps for a pair of the group."""
@@ -192,11 +197,13 @@ def exact_block(
 
 def sinkhorn_block(
     tally: Tally, rows: Rows, group: int, a0: int, a1: int, cost: Any, reg: float, as_value: bool, inv_p: float,
-    accuracy: float, tightest: float, loosest: float, limit: int, first: int, kept: Any, out: Any, gibbs: Any = None, safe: float = 0.0, listed: bool = False,
+    accuracy: float, tightest: float, loosest: float, limit: int, first: int, kept: Any, out: Any,
+    gibbs: Any = None, safe: float = 0.0, listed: bool = False,
 ) -> None:  # fmt: skip
     """out[a − a0, b] = the Sinkhorn distance, for a0 ≤ a < a1 and b ≥ a + first; kept [pairs, width] holds log y.
 
-    `gibbs` is exp(−cost/reg), used where the largest cost is at most safe·reg. Where `listed`, only the pairs that `rows` lists are worked on.
+    `gibbs` is exp(−cost/reg), used where the largest cost is at most safe·reg. Where `listed`, only the pairs that
+    `rows` lists are worked on.
     """
     n_members, widest = len(rows.groups[group]), rows.widest[group]
     pairs = (a1 - a0) * n_members
@@ -223,7 +230,9 @@ def sinkhorn_block(
         resident = WARP[width][rows.dtype == np.float64]
         blocks = max(1, min(-(-pairs // 4), resident * processors()))
         launch("sinkhorn.cu", f"sinkhorn_warp_{width}", rows.dtype, blocks, 4 * lanes(), (
-            *common, rows.extents[group], cost, cost if gibbs is None else gibbs, np.float64(safe if gibbs is not None else -1.0), *settings, np.int64(min(limit, _FAST_LIMIT)), np.int64(keep), np.int64(stride), kept, waiting, out,
+            *common, rows.extents[group], cost, cost if gibbs is None else gibbs,
+            np.float64(-1.0 if gibbs is None else safe), *settings, np.int64(min(limit, _FAST_LIMIT)), np.int64(keep),
+            np.int64(stride), kept, waiting, out,
         ))  # fmt: skip
     blocks, work, shared = rows.work_space(work_numbers(widest), min(pairs, 12 * processors()) if listed else pairs)
     launch("sinkhorn.cu", "sinkhorn_any", rows.dtype, blocks, 4 * lanes(), (

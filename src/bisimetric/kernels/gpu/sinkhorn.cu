@@ -279,8 +279,8 @@ DEVICE void warp_pairs(const Pairs& q, const u32* extents, Tally* tally, const r
   u64 iterations = 0, ticket = 0;
   if (lane == 0) ticket = atomicAdd(&tally->next, (u64)1);
   for (;;) {  // pairs differ much in their work, so each warp takes the next one when it is free
-    const i64 number = begin + (i64)__shfl_sync(~0u, ticket, 0);
-    if (number >= end) break;
+    const i64 number = end - 1 - (i64)__shfl_sync(~0u, ticket, 0);
+    if (number < begin) break;
     if (lane == 0) ticket = atomicAdd(&tally->next, (u64)1);
     const i64 a = row_of_pair(q, number), b = number - row_start(q, a) + a + q.first;
     const u32 p = (u32)((a - q.a0) * q.n_members + b);
@@ -371,7 +371,7 @@ DEVICE void warp_pairs(const Pairs& q, const u32* extents, Tally* tally, const r
         const float speed = logf(fmaxf(before / error, 1.0f + 1e-6f)) / 6.0f;
         look = done + 6;
         before = error;
-        if (logf(error) > 30.0f * speed) {  // slow: the plan becomes the kernel, and a Newton step the first scaling
+        if (logf(error) > 80.0f * speed) {  // slow: the plan becomes the kernel, and a Newton step the first scaling
 #pragma unroll
           for (int j = 0; j < W; ++j) if (lane < W) tile[lane][j] = k[j] * x * ys[j];
           if (pb > 0) { g += (real)log(y); sums *= y; }
@@ -413,7 +413,8 @@ DEVICE void warp_pairs(const Pairs& q, const u32* extents, Tally* tally, const r
     }
     iterations += done;
     const bool finite = __all_sync(~0u, !(pb > 0) || (y > 0 && y < (real)1e37));
-    if (keep && in_column) store[lane] = finite ? (pb > 0 ? g + (real)log(y) : 0) : (real)NOT_A_NUMBER;
+    if (keep && in_column)  // what did not converge was no good start
+      store[lane] = finite && error <= 1.0f ? (pb > 0 ? g + (real)log(y) : 0) : (real)NOT_A_NUMBER;
     __syncwarp();
     if (as_value) {
       if (pa > 0) value += (double)pa * ((double)log(x) + (double)free);

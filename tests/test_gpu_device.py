@@ -1,0 +1,103 @@
+"""On a CUDA device: the kernels with one warp a pair, sizes that fill it, and the laws, against the CPU.
+
+Without a device all of these are skipped. They need pytest and NumPy only: `pytest -m gpu`.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+
+import numpy as np
+import pytest
+
+import bisimetric as bm
+from bisimetric.kernels import select
+from bisimetric.kernels.select import DeviceError
+from bisimetric.operator import MetricOperator
+
+
+def _device() -> str:
+    """Why there is no device, or nothing."""
+    if importlib.util.find_spec("cupy") is None:
+        return "CuPy is not installed"
+    try:
+        select.engine("cuda", "float64")
+    except DeviceError as error:
+        return str(error)
+    return ""
+
+
+MISSING = _device()
+pytestmark = [pytest.mark.gpu, pytest.mark.skipif(bool(MISSING), reason=MISSING or "there is a device")]
+
+TRANSPORTS = (
+    bm.Exact(), bm.Exact(2.0), bm.Sinkhorn(1.0, diagonal="zero"), bm.Sinkhorn(0.1), bm.Sinkhorn(0.01),
+    bm.Sinkhorn(0.5, cost="value"), bm.Sinkhorn(0.5, cost="value", p=2.0), bm.Independent(), bm.KLBall(0.2),
+)  # fmt: skip
+
+
+def models():
+    """Supports of 4, 8, 20 and 30 states, dense rows, and MDPs; sizes that are a multiple of nothing."""
+    uniform = {
+        "4": bm.problems.garnet(n_states=131, n_actions=1, branching=4, seed=1),
+        "8": bm.problems.garnet(n_states=71, n_actions=2, branching=4, seed=1),
+        "20": bm.problems.chain(n_states=90, n_classes=9),
+        "30": bm.problems.detours(n_states=120, n_classes=12),
+        "40": bm.problems.garnet(n_states=90, n_actions=10, branching=4, seed=2),
+        "dense": bm.problems.chain(n_states=40, n_classes=8, mixing=0.2, gamma=0.8),
+    }
+    mdp = bm.problems.garnet(n_states=53, n_actions=2, branching=4, seed=3)
+    chains = {key: (model.under(model.uniform_policy()), None) for key, model in uniform.items()}
+    return {**chains, "labels": (mdp, "labels"), "hausdorff": (mdp, "hausdorff")}
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("transport", TRANSPORTS, ids=str)
+@pytest.mark.parametrize("kind", list(models()))
+def test_solutions_equal_those_of_the_cpu(kind, transport, dtype):
+    model, match = models()[kind]
+    settings = {
+        "match": match,
+        "tol": 1e-4,
+        "max_sweeps": 20,
+        **({"lump": False} if isinstance(transport, bm.Exact) else {}),
+    }
+    ours = bm.solve_metric(model, transport, device="cuda", dtype=dtype, **settings).distance
+    theirs = bm.solve_metric(model, transport, **settings).distance
+    assert np.isfinite(ours).all()
+    np.testing.assert_array_equal(ours, ours.T)
+    np.testing.assert_allclose(ours, theirs, atol=5e-4 if dtype == "float64" else 5e-3)
+
+
+def test_every_entry_is_written():
+    model = models()["20"][0]
+    for transport in TRANSPORTS:
+        operator = MetricOperator(model, transport, device="cuda")
+        xp = operator.engine.xp
+        evaluator = operator.evaluator
+        d = xp.asarray(bm.solve_metric(model, bm.Independent(), tol=0.1).distance)
+        evaluator.prepare(d, 1e-9)
+        out = xp.full(d.shape, np.nan)
+        evaluator.block(0, 0, len(d), out)
+        assert np.isfinite(xp.asnumpy(out)[np.triu_indices(len(d), 1)]).all(), transport
+
+
+@pytest.mark.parametrize("reg", [1.0, 0.1, 0.01])
+def test_policy_runs_equal_those_of_the_cpu(reg):
+    mdp = bm.problems.chain(n_states=100, n_classes=10)
+    ours, theirs = (
+        bm.solve_policy(mdp, transport=bm.Sinkhorn(reg, diagonal="zero"), steps=6, seed=2, device=x)
+        for x in ("cuda", "cpu")
+    )
+    for a, b in zip(ours.history, theirs.history, strict=True):
+        assert (a.n_classes, a.sweeps) == (b.n_classes, b.sweeps)
+    np.testing.assert_allclose(ours.distance, theirs.distance, atol=1e-4)
+
+
+def test_results_do_not_depend_on_blocks(monkeypatch):
+    for kind in ("4", "8", "20"):
+        model = models()[kind][0]
+        whole = bm.solve_metric(model, bm.Sinkhorn(0.5), tol=1e-4, device="cuda").distance
+        monkeypatch.setattr("bisimetric.operator._DEVICE_UNIT_BYTES", model.n_states * 8 * 7)
+        np.testing.assert_array_equal(bm.solve_metric(model, bm.Sinkhorn(0.5), tol=1e-4, device="cuda").distance, whole)
+        monkeypatch.undo()

@@ -1,0 +1,239 @@
+"""The CUDA path without a GPU: its sources compiled as C++ and run thread by thread, against the CPU and the reference.
+
+This shows the arithmetic of the kernels and the code around them. Kernels that need a whole warp (shuffles) and all
+that is parallel are shown on a device only, by test_gpu_device.py.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import emulated_cuda
+import numpy as np
+import pytest
+from conftest import EVERY_TRANSPORT, distribution, family_of, ground, name, random_chain, random_mdp
+
+import bisimetric as bm
+from bisimetric.kernels import reference, select
+from bisimetric.kernels.gpu import device, pairs
+from bisimetric.operator import MetricOperator
+
+pytestmark = [
+    pytest.mark.skipif(emulated_cuda.COMPILER is None, reason="needs a C++ compiler"),
+    pytest.mark.usefixtures("emulated"),
+]
+every_transport = pytest.mark.parametrize("transport", EVERY_TRANSPORT, ids=name)
+
+
+@pytest.fixture
+def emulated(monkeypatch):
+    """The package sees the stand-in for CuPy; nothing of it is left behind."""
+    monkeypatch.setitem(sys.modules, "cupy", emulated_cuda.fake_cupy())
+    for cached in (device.check, device.lanes, device.processors):
+        cached.cache_clear()
+    monkeypatch.setattr(device, "_CALLS", {})
+    yield
+    for cached in (device.check, device.lanes, device.processors):
+        cached.cache_clear()
+
+
+def table_on(where, transport, rows, d, dtype="float64", accuracy=1e-11):
+    """W between all pairs of rows from one block of a cold evaluator; the output starts as NaN."""
+    engine = select.engine(where, dtype)
+    evaluator = transport.evaluator(engine, family_of(rows), True)
+    n = len(rows)
+    out = np.full((n, n), np.nan, engine.dtype if where == "cuda" else np.float64)
+    evaluator.prepare(d.astype(engine.dtype), accuracy)
+    report = evaluator.block(0, 0, n, out)
+    inside = np.triu_indices(n, evaluator.first)
+    assert np.isfinite(out[inside]).all()
+    assert np.isnan(out[np.tril_indices(n, -1)]).all() or getattr(evaluator, "dense_rows", None) is not None
+    return out[inside], report
+
+
+@every_transport
+@pytest.mark.parametrize("support", [1, 2, 3, 4, 5, 7, 8, 9, 13])
+def test_blocks_equal_those_of_the_cpu(transport, support):
+    """Supports on either side of the widths of the kernels, ragged, with ties and zeros in the ground cost."""
+    for seed, kind in enumerate(("uniform", "ties", "zeros", "line")):
+        rng = np.random.default_rng([support, seed])
+        n = support + 40  # so that no matrix products are used
+        rows = np.array([distribution(rng, "simplex", n, 1 + int(rng.integers(support))) for _ in range(6)])
+        rows[-1] = rows[0]
+        d = ground(rng, kind, n)
+        ours, report = table_on("cuda", transport, rows, d)
+        theirs, _ = table_on("cpu", transport, rows, d)
+        np.testing.assert_allclose(ours, theirs, atol=2e-7 * max(d.max(), 1.0))
+        assert report.error >= 0.0
+
+
+@pytest.mark.parametrize("support", [3, 6, 11])
+@pytest.mark.parametrize("transport", [bm.Exact(), bm.Sinkhorn(0.7), bm.Sinkhorn(0.7, cost="value"), bm.Independent()],
+                         ids=name)  # fmt: skip
+def test_blocks_equal_the_reference(transport, support):
+    rng = np.random.default_rng(support)
+    n = support + 40
+    rows = np.array([distribution(rng, "simplex", n, support) for _ in range(3)])
+    d = ground(rng, "paths", n)
+    ours, _ = table_on("cuda", transport, rows, d)
+    first = 1 if isinstance(transport, bm.Exact) else 0
+    expected = [
+        reference.transport(transport, d, rows[s], rows[t]) for s, t in zip(*np.triu_indices(3, first), strict=True)
+    ]
+    np.testing.assert_allclose(ours, expected, atol=1e-7)
+
+
+@pytest.mark.parametrize("transport", [bm.Exact(), bm.Sinkhorn(0.5), bm.Sinkhorn(0.05, cost="value"), bm.KLBall(0.2)],
+                         ids=name)  # fmt: skip
+def test_float32_blocks_are_close(transport):
+    for support in (4, 8, 12):
+        rng = np.random.default_rng(support)
+        rows = np.array([distribution(rng, "simplex", 60, support) for _ in range(5)])
+        d = ground(rng, "uniform", 60)
+        ours, _ = table_on("cuda", transport, rows, d, "float32", 1e-5)
+        np.testing.assert_allclose(ours, table_on("cpu", transport, rows, d)[0], atol=3e-5)
+
+
+def test_equal_rows_are_at_distance_zero():
+    rng = np.random.default_rng(0)
+    for support in (3, 4, 8, 20):
+        rows = np.repeat(distribution(rng, "simplex", 80, support)[None], 3, axis=0)
+        for dtype in ("float64", "float32"):
+            ours, _ = table_on("cuda", bm.Exact(), rows, ground(rng, "paths", 80), dtype)
+            assert (ours == 0.0).all()
+
+
+@pytest.mark.parametrize("reg", [0.01, 1e-3])
+def test_small_regularisation_stays_finite(reg):
+    rng = np.random.default_rng(1)
+    for support in (5, 12):
+        rows = np.array([distribution(rng, "tiny", 60, support) for _ in range(5)])
+        d = 10.0 * ground(rng, "uniform", 60)
+        ours, _ = table_on("cuda", bm.Sinkhorn(reg), rows, d, accuracy=1e-5)
+        np.testing.assert_allclose(ours, table_on("cpu", bm.Sinkhorn(reg), rows, d, accuracy=1e-5)[0], atol=1e-4)
+
+
+@every_transport
+@pytest.mark.parametrize("match", [None, "labels", "hausdorff"])
+def test_solutions_equal_those_of_the_cpu(transport, match):
+    model = random_chain(3, 13) if match is None else random_mdp(3, 9)
+    ours, theirs = (bm.solve_metric(model, transport, match=match, tol=1e-5, device=x) for x in ("cuda", "cpu"))
+    assert ours.status is theirs.status
+    assert isinstance(ours.distance, np.ndarray)
+    np.testing.assert_allclose(ours.distance, theirs.distance, atol=3e-5)
+    np.testing.assert_array_equal(ours.distance, ours.distance.T)
+    lower, upper = ours.bracket()
+    exact = bm.solve_metric(model, bm.Exact(transport.p), match=match, tol=1e-8).distance
+    assert (lower <= exact + 1e-7).all()
+    assert (exact <= upper + 1e-7).all()
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 31, 33, 65])
+def test_awkward_sizes(n):
+    chain = random_chain(n, n, support=min(3, n))
+    for transport in (bm.Exact(), bm.Sinkhorn(0.5)):
+        ours, theirs = (bm.solve_metric(chain, transport, tol=1e-4, device=x, lump=False if x == "cuda" and isinstance(
+            transport, bm.Exact) else None).distance for x in ("cuda", "cpu"))  # fmt: skip
+        np.testing.assert_allclose(ours, theirs, atol=3e-4)
+
+
+@pytest.mark.parametrize("transport", [bm.Exact(), bm.Sinkhorn(0.3), bm.KLBall(0.1)], ids=name)
+def test_results_do_not_depend_on_blocks(transport, monkeypatch):
+    mdp = bm.problems.garnet(n_states=23, n_actions=1, branching=5, seed=2)
+    chain = mdp.under(mdp.uniform_policy())
+    whole = bm.solve_metric(chain, transport, tol=1e-6, device="cuda").distance
+    monkeypatch.setattr("bisimetric.operator._DEVICE_UNIT_BYTES", 23 * 8 * 4)
+    monkeypatch.setattr(pairs, "_STRIP_BYTES", 23 * 8 * 8 * 3)
+    np.testing.assert_array_equal(bm.solve_metric(chain, transport, tol=1e-6, device="cuda").distance, whole)
+
+
+@pytest.mark.parametrize("transport", [bm.Exact(), bm.Sinkhorn(0.2), bm.KLBall(0.1)], ids=name)
+def test_what_is_kept_is_carried_over(transport):
+    """Rows that change their successors start cold, the others go on; the answer is that of a cold start."""
+    mdp = bm.problems.garnet(n_states=20, n_actions=2, branching=3, seed=4)
+    first = mdp.under(np.tile([0.5, 0.5], 20))
+    policy = np.tile([0.5, 0.5], 20)
+    policy[:6] = np.tile([1.0, 0.0], 3)
+    second = mdp.under(policy)
+    operator = MetricOperator(first, transport, device="cuda")
+    d = np.zeros((20, 20))
+    for _ in range(4):
+        operator.sweep(d, 1e-9)
+    operator.follow(second)
+    fresh = MetricOperator(second, transport, device="cuda")
+    other = d.copy()
+    operator.sweep(d, 1e-9)
+    fresh.sweep(other, 1e-9)
+    np.testing.assert_allclose(d, other, atol=1e-7)
+    state = operator.evaluator.state()
+    fresh.evaluator.load(state)
+    for key, array in fresh.evaluator.state().items():
+        np.testing.assert_array_equal(array, state[key])
+
+
+@pytest.mark.parametrize("transport", [bm.Sinkhorn(1.0, diagonal="zero"), bm.Exact(), bm.Independent(diagonal="zero")],
+                         ids=name)  # fmt: skip
+def test_policy_runs_equal_those_of_the_cpu(transport):
+    mdp = bm.problems.chain(n_states=40, n_classes=4, seed=1)
+    ours, theirs = (
+        bm.solve_policy(mdp, transport=transport, step_size=bm.Constant(0.25), greedy_noise=(0.01, 0.1), steps=4,
+                        seed=5, lump=False, device=x)
+        for x in ("cuda", "cpu")
+    )  # fmt: skip
+    for a, b in zip(ours.history, theirs.history, strict=True):
+        assert (a.n_classes, a.sweeps) == (b.n_classes, b.sweeps)
+        assert a.error == pytest.approx(b.error, abs=1e-9)
+    assert isinstance(ours.distance, np.ndarray)
+    np.testing.assert_allclose(ours.distance, theirs.distance, atol=1e-5)
+
+
+def test_warm_restarts_leave_the_first_solution_alone():
+    chain = random_chain(5, 12)
+    loose = bm.solve_metric(chain, bm.Sinkhorn(0.5), tol=1e-1, device="cuda")
+    before = loose.distance.copy()
+    tight = bm.solve_metric(chain, bm.Sinkhorn(0.5), tol=1e-6, warm=loose, device="cuda")
+    np.testing.assert_array_equal(loose.distance, before)
+    cold = bm.solve_metric(chain, bm.Sinkhorn(0.5), tol=1e-6)
+    np.testing.assert_allclose(tight.distance, cold.distance, atol=3e-6)
+    assert tight.sweeps < cold.sweeps
+
+
+def test_memory_is_planned(monkeypatch):
+    """Too little for the arrays: an error with the sizes. Too little for what is kept: it is dropped."""
+    chain = random_chain(1, 30, support=5)
+    monkeypatch.setattr("bisimetric.kernels.gpu.free_bytes", lambda: 10_000)
+    with pytest.raises(bm.DeviceError, match=r"30 states in float64 need .* GB of device memory are free"):
+        bm.solve_metric(chain, bm.Sinkhorn(0.5), device="cuda")
+    monkeypatch.setattr("bisimetric.kernels.gpu.free_bytes", lambda: 22_000)
+    dropped = bm.solve_metric(chain, bm.Sinkhorn(0.5), tol=1e-4, device="cuda")
+    assert dropped.kept_bytes == 0
+    np.testing.assert_allclose(dropped.distance, bm.solve_metric(chain, bm.Sinkhorn(0.5), tol=1e-4).distance, atol=3e-4)
+
+
+def test_errors_of_the_device_are_explained():
+    chain = random_chain(1, 10)
+    runtime = sys.modules["cupy"].cuda.runtime
+    for attribute, answer, text in (
+        ("getDeviceCount", lambda: 0, "no CUDA device was found"),
+        ("driverGetVersion", lambda: 11020, r"supports version 11\.2"),
+        ("driverGetVersion", lambda: 0, "no CUDA driver is installed"),
+    ):
+        kept = getattr(runtime, attribute)
+        setattr(runtime, attribute, answer)
+        device.check.cache_clear()
+        with pytest.raises(bm.DeviceError, match=text):
+            bm.solve_metric(chain, device="cuda")
+        setattr(runtime, attribute, kept)
+    device.check.cache_clear()
+
+    class OutOfMemoryError(MemoryError):
+        pass
+
+    operator = MetricOperator(chain, bm.Exact(), device="cuda")
+
+    def fail(*_):
+        raise OutOfMemoryError("allocating 5 bytes")
+
+    operator.evaluator.enqueue = fail
+    with pytest.raises(bm.DeviceError, match="out of device memory"):
+        operator.sweep(np.zeros((10, 10)))
