@@ -1,0 +1,272 @@
+"""The CUDA path in one command: correctness first, then speed, and what bounds each kernel.
+
+    python benchmarks/gpu.py [--quick] > docs/gpu-h200.md
+
+Every speed comes after a check of the same work against float64 on the CPU or against the plain reference; where a
+check fails, its speed is not printed and the exit status is 1. Times are medians of whole sweeps or steps, launches
+included, measured on the host with the device synchronised. Pairs are counted once: S (S ± 1) / 2 a sweep.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import bisimetric as bm
+from bisimetric.kernels import reference
+from bisimetric.operator import MetricOperator
+
+FAILED: list[str] = []
+
+
+def wait() -> None:
+    import cupy
+
+    cupy.cuda.Device().synchronize()
+
+
+def timed(work: Callable[[], Any], repeats: int) -> float:
+    """Median seconds of `work` on the device."""
+    seconds = []
+    for _ in range(repeats):
+        wait()
+        start = time.perf_counter()
+        work()
+        wait()
+        seconds.append(time.perf_counter() - start)
+    return statistics.median(seconds)
+
+
+def check(what: str, miss: float, allowed: float) -> bool:
+    good = bool(miss <= allowed)  # False for NaN
+    print(f"- check, {what}: off by {miss:.1e} (allowed {allowed:.0e}){'' if good else ' **FAILED**'}", flush=True)
+    if not good:
+        FAILED.append(what)
+    return good
+
+
+def row(work: str, goal: str, measured: str) -> None:
+    print(f"\n**{work}** (goal: {goal}): {measured}\n", flush=True)
+
+
+def garnet(n: int, branching: int) -> bm.Chain:
+    mdp = bm.problems.garnet(n_states=n, n_actions=1, branching=branching, seed=0)
+    return mdp.under(mdp.uniform_policy())
+
+
+def limits() -> tuple[float, dict[str, float]]:
+    """Copy bandwidth (bytes read and written a second) and rates of matrix products of the card."""
+    import cupy
+
+    device = cupy.cuda.runtime.getDeviceProperties(0)
+    a = cupy.random.rand(1 << 28, dtype=np.float32)
+    b = cupy.empty_like(a)
+    bandwidth = 2 * a.nbytes / timed(lambda: cupy.copyto(b, a), 10)
+    rates = {}
+    for kind in ("float64", "float32"):
+        x = cupy.random.rand(8192, 8192, dtype=np.float32).astype(kind)
+        y = cupy.empty_like(x)
+        cupy.matmul(x, x, out=y)
+        rates[kind] = 2 * 8192**3 / timed(lambda x=x, y=y: cupy.matmul(x, x, out=y), 3)
+    print(f"Card: {device['name'].decode()}, {device['multiProcessorCount']} multiprocessors; CuPy {cupy.__version__}. "
+          f"Measured limits: copy {1e-12 * bandwidth:.2f} TB/s, matrix products {1e-12 * rates['float64']:.0f} TFLOP/s "
+          f"in float64, {1e-12 * rates['float32']:.0f} in float32.\n")  # fmt: skip
+    return bandwidth, rates
+
+
+def policy_steps() -> None:
+    """The step of API(1/4) on the paper's first MDP, and small regularisation."""
+    mdp = bm.problems.chain()
+
+    def run(reg: float, alpha: float, steps: int, **engine: Any) -> bm.PolicyRun:
+        return bm.solve_policy(
+            mdp, transport=bm.Sinkhorn(reg, diagonal="zero"), aggregation=bm.EpsilonCover(0.1),
+            step_size=bm.Constant(alpha), greedy_noise=(0.05, 0.1), steps=steps, seed=0, **engine,
+        )  # fmt: skip
+
+    for reg, alpha, steps in ((1.0, 0.25, 12), (0.1, 1.0, 8), (0.01, 1.0, 8)):
+        cpu, gpu = run(reg, alpha, steps), run(reg, alpha, steps, device="cuda")
+        check(f"λ = {reg:g}, α = {alpha:g}, {steps} steps, distances against the CPU in float64",
+              float(np.abs(gpu.distance - cpu.distance).max()), 1e-4)  # fmt: skip
+        check("classes of every step", float(np.abs(gpu.curve("n_classes") - cpu.curve("n_classes")).max()), 0.0)
+    for dtype in ("float64", "float32"):
+        runs = [run(1.0, 0.25, 12, device="cuda", dtype=dtype) for _ in range(5)]
+        mean = statistics.median(float(np.mean(r.curve("seconds"))) for r in runs)
+        metric = statistics.median(float(np.mean(r.curve("metric_seconds"))) for r in runs)
+        row(f"API(1/4) step, first MDP, S = 200, λ = 1, marginal error 1e-6, {dtype}, mean of 12 steps", "under 5 ms",
+            f"{1e3 * mean:.2f} ms, of which {1e3 * metric:.2f} ms wait for sweeps")  # fmt: skip
+
+
+def sampled(chain: bm.Chain, transport: bm.Transport, d: Any, after: Any, count: int) -> float:
+    """Largest difference of entries after a sweep from the plain reference, at sampled pairs."""
+    rng = np.random.default_rng(1)
+    rows, worst = chain.rows, 0.0
+    for _ in range(count):
+        s, t = (int(x) for x in np.sort(rng.choice(chain.n_states, 2, replace=False)))
+        a, b = (slice(rows.indptr[k], rows.indptr[k + 1]) for k in (s, t))
+        i, j = rows.indices[a].astype(np.int64), rows.indices[b].astype(np.int64)
+        both = np.concatenate([i, j])
+        places = type(d)(both.shape, both.dtype)
+        places.set(both)
+        ground = np.asarray(d[places[:, None], places[None, :]].get(), np.float64)
+        mu, nu = np.zeros(len(both)), np.zeros(len(both))
+        mu[: len(i)], nu[len(i) :] = rows.probs[a], rows.probs[b]
+        mu[mu > 0] /= mu.sum()
+        nu[nu > 0] /= nu.sum()
+        value = reference.transport(transport, ground, mu, nu)
+        expected = abs(chain.rewards[s] - chain.rewards[t]) + chain.gamma * value
+        worst = max(worst, abs(float(after[s, t]) - expected))
+    return worst
+
+
+def sweeps(n: int, branching: int, bandwidth: float, warm: int) -> None:
+    """Warm sweeps of Garnets in float32."""
+    import cupy
+
+    chain = garnet(n, branching)
+    for transport, goal in ((bm.Sinkhorn(1.0), 3e9), (bm.Exact(), 1e9)):
+        kind = type(transport).__name__
+        operator = MetricOperator(chain, transport, device="cuda", dtype="float32")
+        d = cupy.zeros((n, n), np.float32)
+        for _ in range(warm):
+            operator.sweep(d)
+        before = d.copy()
+        operator.sweep(d)
+        good = check(f"{kind}, S = {n:,}, b = {branching}, one sweep at 12 sampled pairs", sampled(
+            chain, transport, before, d, 12), 2e-4 if kind == "Sinkhorn" else 2e-5)  # fmt: skip
+        del before
+        if kind == "Sinkhorn":
+            operator.evaluator.iteration_limit = 5
+            operator.evaluator.settings = bm.Sinkhorn(1.0, marginal_tol=1e-30)  # so that all 5 are done
+            operator.evaluator.tightest = 0.0
+        report = operator.sweep(d)
+        seconds = timed(lambda operator=operator, d=d: operator.sweep(d), 7)
+        pairs = n * (n + 1) // 2 - operator.evaluator.first * n
+        work = report.iterations / pairs
+        kept = operator.evaluator.kept_bytes / pairs
+        traffic = pairs * ((2 if kind == "Sinkhorn" else 1) * kept + 12) + 3 * d.nbytes
+        gathers = pairs * branching * 4 * branching * (2 if kind == "Sinkhorn" else 1)
+        detail = f"{work:.1f} iterations a pair" if kind == "Sinkhorn" else f"{work:.3f} pivots a pair"
+        if good:
+            row(f"{kind} sweep, Garnet S = {n:,}, A = 1, b = {branching}, float32, warm", f"{goal:.0e} pairs a second",
+                f"{1e3 * seconds:.1f} ms, {pairs / seconds:.2e} pairs a second ({detail}); device memory "
+                f"{1e-12 * traffic / seconds:.2f} TB/s ({100 * traffic / seconds / bandwidth:.0f} % of a copy), costs "
+                f"gathered from the second-level cache {1e-12 * gathers / seconds:.2f} TB/s")  # fmt: skip
+        del operator, d
+        cupy.get_default_memory_pool().free_all_blocks()
+
+
+def dense() -> None:
+    """One Sinkhorn iteration of all pairs by matrix products, against the bare products."""
+    import cupy
+
+    from bisimetric.kernels.gpu import dense as kernels
+
+    mdp = bm.problems.chain(mixing=0.1)
+    chain = mdp.under(mdp.uniform_policy())
+    ours, theirs = (bm.solve_metric(chain, bm.Sinkhorn(1.0), tol=1e-4, max_sweeps=4, device=x) for x in ("cuda", "cpu"))
+    good = check("dense rows, S = 200, 4 sweeps", float(np.abs(ours.distance - theirs.distance).max()), 1e-6)
+    for dtype in ("float64", "float32"):
+        operator = MetricOperator(chain, bm.Sinkhorn(1.0, diagonal="zero"), device="cuda", dtype=dtype)
+        evaluator = operator.evaluator
+        d = cupy.asarray(ours.distance.astype(dtype))
+        evaluator.prepare(d, np.inf)
+        rows, columns, _ = kernels.dense_pairs(np.arange(200), 0, 200, 1)
+        y = evaluator.dense_rows[columns].copy()
+        x, q = cupy.empty_like(y), cupy.empty_like(y)
+
+        def products(x: Any = x, y: Any = y, q: Any = q, kernel: Any = evaluator.kernel) -> None:
+            cupy.matmul(y, kernel, out=x)
+            cupy.matmul(x, kernel, out=q)
+
+        products()
+        bare = timed(products, 20)
+        arguments = (evaluator.dense_rows, rows, columns, evaluator.kernel)
+        five = timed(lambda a=arguments, y=y: kernels._scale(*a, y.copy(), 0.0, 6), 10)
+        one = timed(lambda a=arguments, y=y: kernels._scale(*a, y.copy(), 0.0, 1), 10)
+        each = (five - one) / 5
+        rate = 4 * len(y) * 200 * 200 / bare
+        if good:
+            row(f"dense supports, S = 200, all pairs, one Sinkhorn iteration, {dtype}", "within 2× of the products",
+                f"{1e6 * each:.0f} µs, {each / bare:.2f}× the {1e6 * bare:.0f} µs of the two products "
+                f"({1e-12 * rate:.0f} TFLOP/s)")  # fmt: skip
+
+
+def against_cpu(n: int) -> None:
+    """Warm sweeps on the device and on all cores."""
+    import cupy
+
+    chain = garnet(n, 8)
+    for transport in (bm.Exact(), bm.Sinkhorn(1.0)):
+        kind = type(transport).__name__
+        cpu = MetricOperator(chain, transport)
+        small = np.zeros((n, n))
+        seconds = []
+        for _ in range(5):
+            start = time.perf_counter()
+            cpu.sweep(small)
+            seconds.append(time.perf_counter() - start)
+        for dtype in ("float64", "float32"):
+            gpu = MetricOperator(chain, transport, device="cuda", dtype=dtype)
+            d = cupy.zeros((n, n), dtype)
+            theirs = []
+            for _ in range(5):
+                theirs.append(timed(lambda gpu=gpu, d=d: gpu.sweep(d), 1))
+            miss = float(np.abs(d.get() - small).max())
+            allowed = 1e-5 if dtype == "float64" else 1e-4
+            if check(f"{kind}, S = {n:,}, 5 sweeps against the CPU, {dtype}", miss, allowed):
+                row(f"{kind}, S = {n:,}, b = 8, {dtype}, sweeps 2 to 5, against float64 on {bm_threads()} cores", "50×",
+                    f"{1e3 * sum(theirs[1:]):.1f} ms against {1e3 * sum(seconds[1:]):.0f} ms: "
+                    f"{sum(seconds[1:]) / sum(theirs[1:]):.0f}×")  # fmt: skip
+            del gpu, d
+
+
+def bm_threads() -> int:
+    from bisimetric.kernels.select import threads
+
+    return threads()
+
+
+def fixed_point(n: int) -> None:
+    """A whole fixed point of a large Garnet."""
+    import cupy
+
+    chain = garnet(n, 4)
+    start = time.perf_counter()
+    solution = bm.solve_metric(chain, bm.Exact(), tol=1e-2, device="cuda", dtype="float32", lump=False)
+    wait()
+    seconds = time.perf_counter() - start
+    d = solution.warm.distance
+    again = d.copy()
+    solution.warm.operator.sweep(again)
+    miss = sampled(chain, bm.Exact(), d, again, 12)
+    used = cupy.get_default_memory_pool().total_bytes()
+    if check(f"S = {n:,}: one more sweep at 12 sampled pairs", miss, 2e-5) and solution.converged:
+        row(f"Garnet S = {n:,}, A = 1, b = 4, exact, γ = 0.9, error ≤ 1e-2, float32", "under 5 minutes",
+            f"{seconds:.1f} s, {solution.sweeps} sweeps, error {solution.error:.1e}, "
+            f"{1e-9 * used:.0f} GB of device memory at most")  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="small sizes")
+    quick = parser.parse_args().quick
+    print("# The CUDA path, measured\n\nOutput of `python benchmarks/gpu.py`.\n")
+    bandwidth, _ = limits()
+    policy_steps()
+    dense()
+    sweeps(2_000 if quick else 20_000, 8, bandwidth, 25)
+    fixed_point(2_000 if quick else 50_000)
+    against_cpu(1_000 if quick else 5_000)
+    print("all checks passed" if not FAILED else f"FAILED: {FAILED}")
+    sys.exit(bool(FAILED))
+
+
+if __name__ == "__main__":
+    main()
