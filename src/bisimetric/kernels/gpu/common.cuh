@@ -131,10 +131,9 @@ DEVICE inline i64 row_of_pair(const Pairs& q, i64 number) {
 
 // Shared memory of a size given at the launch. The work space of a warp is there where it fits.
 #ifdef __CUDACC__
-#define SHARED_POOL extern __shared__ __align__(16) unsigned char pool[];
+extern __shared__ __align__(16) unsigned char pool[];
 #else
 alignas(16) static unsigned char pool[1 << 20];
-#define SHARED_POOL
 #endif
 #define WORK_OF_WARP(numbers) \
   (in_shared ? (double*)pool + (threadIdx.x / LANES) * (numbers) : work + (global_thread() / LANES) * (numbers))

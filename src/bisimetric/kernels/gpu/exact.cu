@@ -6,7 +6,6 @@ exact_pairs(PAIR_ARGUMENTS, const i64* mass, const real* cost, double inv_p, dou
             i64 in_shared, i64 keep, unsigned short* kept, real* out) {
   EACH_THREAD(
     PAIR_VALUES
-    SHARED_POOL
     if (tally->done) return;
     const int L = LANES;
     const double top = double_of(tally->top), tol = share * top;
@@ -103,7 +102,6 @@ DEVICE void small_exact(Tally* tally, const u32* slots, const typename MassOf<re
                         bool keep, Code<N>* kept, real* out, double& worst, u64& pivots) {
   typedef typename MassOf<real>::type Mass;
   constexpr int SHIFT = MassOf<real>::shift;
-  SHARED_POOL
   const i64 row = blockIdx.y, a = a0 + row, b = (i64)blockIdx.x * blockDim.x + threadIdx.x;
   if (b >= n_members || b < a + first) return;
   const double top = double_of(tally->top);

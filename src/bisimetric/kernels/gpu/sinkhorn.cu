@@ -7,7 +7,6 @@ sinkhorn_any(PAIR_ARGUMENTS, const i64* mass, const real* cost, double reg, i64 
              real* kept, i64 listed, const u32* list, real* out) {
   EACH_THREAD(
     PAIR_VALUES
-    SHARED_POOL
     if (tally->done) return;
     const int L = LANES;
     const i64 warp = global_thread() / L, warps = all_threads() / L;
