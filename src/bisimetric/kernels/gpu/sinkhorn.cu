@@ -274,6 +274,8 @@ DEVICE void warp_pairs(const Pairs& q, const u32* extents, Tally* tally, const r
   const real* source = direct ? gibbs : cost;
   const real rate = (real)(1.0 / reg);
   const i64 begin = row_start(q, q.a0), end = row_start(q, q.a0 + q.rows);
+  double scale_of_errors = top, tol = pair_tolerance(top, inv_p, accuracy, tightest, loosest);
+  float units = (float)(65536.0 / tol);
   double worst = 0.0;
   u64 iterations = 0, ticket = 0;
   if (lane == 0) ticket = atomicAdd(&tally->next, (u64)1);
@@ -358,9 +360,11 @@ DEVICE void warp_pairs(const Pairs& q, const u32* extents, Tally* tally, const r
     for (int i = 0; i < W; ++i) sums += t[i];
     __syncwarp();
     xs[lane] = in_row ? 1 : 0;
-    const double scale_of_errors = inv_p == 1.0 ? top : (double)biggest;
-    const double tol = pair_tolerance(scale_of_errors, inv_p, accuracy, tightest, loosest);
-    const float units = (float)(65536.0 / tol), slack = (float)tol;
+    if (inv_p != 1.0) {
+      scale_of_errors = (double)biggest;
+      tol = pair_tolerance(scale_of_errors, inv_p, accuracy, tightest, loosest);
+      units = (float)(65536.0 / tol);
+    }
     float error = l1_error(in_column ? (float)fabs(sums - pb) : 0.0f, units), before = error;  // over tol
     int done = 1, look = 8;
     while (error > 1.0f && done < limit) {
@@ -429,7 +433,7 @@ DEVICE void warp_pairs(const Pairs& q, const u32* extents, Tally* tally, const r
       value = (double)sum<32>(inside * y);
     }
     __syncwarp();
-    const double missing = root_error(value, (double)(error * slack) * scale_of_errors, inv_p);
+    const double missing = root_error(value, (double)error * tol * scale_of_errors, inv_p);
     if (!(error <= 1.0f) || !finite || !(missing <= accuracy || tol <= tightest)) {
       if (lane == 0) list[atomicAdd(&tally->left, (u64)1)] = p;
       continue;
