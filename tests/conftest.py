@@ -2,16 +2,34 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import sys
 
+import emulated_cuda
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 import bisimetric as bm
-from bisimetric.kernels.select import engine
+from bisimetric import operator as operator_module
+from bisimetric.kernels.select import Engine, engine
 from bisimetric.transport import Family
+
+# BISIMETRIC_TEST_DEVICE=cuda runs the tests of kernels, metrics and policies on a GPU instead of the CPU;
+# BISIMETRIC_TEST_DEVICE=emulated runs the CUDA sources on the host, one lane a warp (see emulated_cuda).
+DEVICE = os.environ.get("BISIMETRIC_TEST_DEVICE", "cpu")
+if DEVICE == "emulated":
+    sys.modules["cupy"] = emulated_cuda.fake_cupy()
+
+
+def tested_engine(device: str, dtype: str) -> Engine:
+    """The engine under test, where a test asks for the CPU."""
+    return engine("cuda" if device == "cpu" and DEVICE != "cpu" else device, dtype)
+
+
+operator_module.engine = tested_engine
 
 # A job in the background ignores Ctrl-C, and so would the processes that tests start and interrupt.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -123,15 +141,17 @@ def family_of(rows: np.ndarray) -> Family:
 
 
 def evaluator_of(transport: bm.Transport, rows: np.ndarray, *, keep: bool = True, dtype: str = "float64"):
-    return transport.evaluator(engine("cpu", dtype), family_of(rows), keep)
+    return transport.evaluator(tested_engine("cpu", dtype), family_of(rows), keep)
 
 
 def table_of(evaluator, d: np.ndarray, accuracy: float = 1e-11) -> np.ndarray:
     """W between all pairs of rows, from one block; the output starts as NaN, so nothing may be left out."""
     n = len(evaluator.family.indptr) - 1
-    out = np.full((n, n), np.nan)
-    evaluator.prepare(d.astype(evaluator.engine.dtype), accuracy)
+    used = evaluator.engine
+    out = used.xp.full((n, n), np.nan, used.dtype if used.on_device else np.float64)
+    evaluator.prepare(used.to_device(d.astype(used.dtype)), accuracy)
     report = evaluator.block(0, 0, n, out)
+    out = used.to_host(out)
     inside = np.triu_indices(n, evaluator.first)
     assert np.isfinite(out[inside]).all()
     assert report.error >= 0.0

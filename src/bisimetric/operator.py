@@ -194,7 +194,8 @@ class MetricOperator:
             kernels.end_sweep(evaluator.tally, stop, self.engine.dtype)
         meanwhile()
         seen = evaluator.tally.read()
-        return Sweep(seen.change, 0.0, max(seen.last_error, evaluator.rounding()), seen.iterations), seen.sweeps
+        error = max(seen.last_error, evaluator.rounding())
+        return Sweep(seen.last_rise, seen.last_fall, error, seen.iterations), seen.sweeps
 
     def _device_block(self, rows: int, width: int) -> Any:
         """Room for a block of transports, used again and again."""

@@ -262,7 +262,7 @@ class SinkhornOnDevice(DeviceEvaluator):
         return float((16.0 * self.engine.eps * self.settings.reg) ** (1.0 / self.p))
 
     def prepare(self, d: Array, accuracy: float) -> None:
-        xp, reg = self.engine.xp, self.settings.reg
+        xp, reg = self.engine.xp, float(self.settings.reg)
         if self.dense_rows is None and self.rows.wants_gibbs():
             if self.gibbs is None or self.gibbs.shape != d.shape:
                 self.gibbs = xp.empty_like(d)

@@ -56,6 +56,7 @@ struct Tally {
   u64 top, rise, fall, error, iterations, left, done, sweeps;
   u64 last_top, last_error, change, slow;  // slow: pairs that were left to the slow kernels
   u64 next;  // the next pair to be taken by a warp
+  u64 last_rise, last_fall;
 };
 
 template <int L> DEVICE inline void sync() {

@@ -128,6 +128,8 @@ extern "C" __global__ void end_sweep(Tally* tally, double stop) {
     tally->change = bits_of(fmax(rise, fall));
     tally->last_top = tally->top;
     tally->last_error = tally->error;
+    tally->last_rise = tally->rise;
+    tally->last_fall = tally->fall;
     tally->top = tally->rise = tally->fall = tally->error = 0;
     tally->sweeps += 1;
     if (fmax(rise, fall) <= stop) tally->done = 1;

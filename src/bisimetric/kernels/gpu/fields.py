@@ -8,8 +8,6 @@ import numpy as np
 
 from .device import cupy, launch, over, over_rows
 
-_FIELDS = ("top", "rise", "fall", "error", "iterations", "left", "done", "sweeps", "last_top", "last_error", "change",
-           "slow", "next")  # fmt: skip
 _COUNTS = ("iterations", "left", "done", "sweeps", "slow", "next")
 
 
@@ -29,13 +27,15 @@ class Reading(NamedTuple):
     change: float
     slow: int
     next: int
+    last_rise: float
+    last_fall: float
 
 
 class Tally:
     """What sweeps report, on the device."""
 
     def __init__(self) -> None:
-        self.array = cupy().zeros(len(_FIELDS), np.int64)
+        self.array = cupy().zeros(len(Reading._fields), np.int64)
 
     def clear(self) -> None:
         self.array.fill(0)
@@ -54,7 +54,9 @@ class Tally:
         """Wait for the device and read all of it."""
         counts = cupy().asnumpy(self.array)
         numbers = counts.view(np.float64)
-        return Reading(*(int(counts[k]) if name in _COUNTS else float(numbers[k]) for k, name in enumerate(_FIELDS)))
+        return Reading(
+            *(int(counts[k]) if name in _COUNTS else float(numbers[k]) for k, name in enumerate(Reading._fields))
+        )
 
 
 def power(tally: Tally, d: Any, p: float, cost: Any, reg: float = 0.0, gibbs: Any = None) -> None:

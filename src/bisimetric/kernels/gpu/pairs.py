@@ -213,10 +213,11 @@ def sinkhorn_block(
         np.float64(reg), np.int64(as_value), np.float64(inv_p), np.float64(accuracy), np.float64(tightest),
         np.float64(loosest),
     )  # fmt: skip
+    listed_before = listed
     small = 0 if listed else rows.small_width(group)
     width = 0 if listed else rows.warp_widths[group]
     listed = listed or small + width > 0
-    waiting = rows.left_over(pairs)
+    waiting = rows.list if listed_before else rows.left_over(pairs)
     common = rows.arguments(tally, group, a0, a1 - a0, first)
     if small:
         strips = rows.strips(tally, group, a0, a1, cost)
