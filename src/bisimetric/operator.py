@@ -31,6 +31,7 @@ from .transport.base import same_supports
 
 _UNIT_BYTES = 4 << 20  # work space of one unit of work
 _DEVICE_UNIT_BYTES = 1 << 28
+_GRAPHED_UNITS = 8  # units of work up to which the launches of a sweep are kept as a graph
 _SWEEPS_AT_ONCE = 4  # sweeps that are started on a device before the host looks at what they did
 
 
@@ -80,8 +81,12 @@ class MetricOperator:
         self.family = _family(model, groups)
         self.evaluator: Any = transport.evaluator(self.engine, self.family, warm_state)
         self._tables = [self.engine.to_device(x) for x in (self._states, self._pointers, self._label_sets)]
-        self._rewards = self.engine.to_device(model.rewards)
+        self._rewards = self.engine.xp.array(model.rewards) if self.engine.on_device else model.rewards
         self._block: Any = None
+        self._home: Any = None
+        self._graph: Any = None
+        self._graphs_work = True
+        self._started: Any = None
 
     def follow(self, model: Chain) -> None:
         """Go on with the chain of another policy; what the transport kept is kept where it fits."""
@@ -96,7 +101,10 @@ class MetricOperator:
                 evaluator.take_from(self.evaluator)
             self.evaluator = evaluator
         self.model, self.family = model, family
-        self._rewards = self.engine.to_device(model.rewards)
+        if self.engine.on_device:
+            self._rewards[...] = self.engine.to_device(model.rewards)
+        else:
+            self._rewards = model.rewards
 
     @property
     def largest(self) -> float:
@@ -133,17 +141,65 @@ class MetricOperator:
         last one, iterations). On a device the host waits for a few sweeps at a time.
         """
         self.evaluator.restart()
+        if self.engine.on_device:
+            with self.engine.kernels.memory_errors(self.evaluator.needs):
+                return self._device_sweep_until(d, count, stop, meanwhile)
+        meanwhile()
         change, iterations, done = np.inf, 0, 0
-        if not self.engine.on_device:
-            meanwhile()
         while done < count and change > stop:
-            if self.engine.on_device:
-                ahead = 1 if self.evaluator.synchronous else min(_SWEEPS_AT_ONCE if done else 8, count - done)
-                report, more = self._device_sweeps(d, ahead, stop, np.inf, (lambda: None) if done else meanwhile)
-            else:
-                report, more = self.sweep(d), 1
-            change, iterations, done = report.change, iterations + report.iterations, done + more
+            report = self.sweep(d)
+            change, iterations, done = report.change, iterations + report.iterations, done + 1
         return done, change, iterations
+
+    def _device_sweep_until(
+        self, d: Any, count: int, stop: float, meanwhile: Callable[[], None]
+    ) -> tuple[int, float, int]:
+        evaluator, tally = self.evaluator, self.evaluator.tally
+        if self._home is None:
+            self._home = self.engine.xp.empty_like(d)
+        self._home[...] = d  # sweeps work in one place, so that a graph of their launches can be used again
+        tally.clear()
+        done = 0
+        while True:
+            ahead = 1 if evaluator.synchronous else min(_SWEEPS_AT_ONCE if done else 2 * _SWEEPS_AT_ONCE, count - done)
+            for _ in range(ahead):
+                self._launch_sweep(stop)
+            if done == 0:
+                meanwhile()
+            seen = tally.read()
+            done = seen.sweeps
+            if seen.done or done >= count:
+                break
+        d[...] = self._home
+        return done, seen.change, seen.iterations
+
+    def _launch_sweep(self, stop: float) -> None:
+        """Start a sweep of the distances at home: from a graph, once the same sweep was started before."""
+        arrays = self._arrays_in_use()
+        ready = self._graphs_work and self._graph is not None and self._graph[0] == stop
+        if ready and _same(self._graph[1], arrays):
+            self._graph[2].launch()
+            return
+        self._enqueue_sweep(self._home, stop, np.inf)
+        graphed = (
+            self._graphs_work
+            and self.match == "chain"
+            and not self.evaluator.synchronous
+            and len(self._units()) <= _GRAPHED_UNITS
+        )
+        if not graphed or getattr(self.evaluator, "dense_rows", None) is not None:
+            return
+        arrays = self._arrays_in_use()
+        if self._started is not None and _same(self._started, arrays):
+            graph = self.engine.kernels.captured(lambda: self._enqueue_sweep(self._home, stop, np.inf))
+            self._graph, self._graphs_work = (stop, arrays, graph), graph is not None
+        self._started = arrays
+
+    def _arrays_in_use(self) -> tuple[Any, ...]:
+        """What a graph of a sweep is bound to."""
+        evaluator = self.evaluator
+        return (evaluator, evaluator.cost, getattr(evaluator, "gibbs", None), self._home, self._block, self._rewards,
+                *evaluator.rows.in_use())  # fmt: skip
 
     def bounds(self, d: NDArray[Any], tol: float) -> tuple[NDArray[Any], NDArray[Any]]:
         """Bounds lower ≤ F_exact(d) ≤ upper [S, S] for a d with zero diagonal, on the host."""
@@ -177,25 +233,27 @@ class MetricOperator:
     def _start_and_read(
         self, d: Any, count: int, stop: float, accuracy: float, meanwhile: Callable[[], None]
     ) -> tuple[Sweep, int]:
-        evaluator, kernels = self.evaluator, self.engine.kernels
-        evaluator.tally.clear()
+        self.evaluator.tally.clear()
         for _ in range(count):
-            evaluator.prepare(d, accuracy)
-            for s0, s1 in self._units():
-                if self.match == "chain":
-                    block = self._device_block(s1 - s0, self.n_states)
-                    evaluator.enqueue(0, s0, s1, block)
-                    kernels.write_chain(
-                        evaluator.tally, block, s0, evaluator.first, self._rewards, self.c_R, self.c_T, d
-                    )
-                else:
-                    acc = self._combined(s0, s1, evaluator.first, evaluator.enqueue)
-                    kernels.write_rows(evaluator.tally, acc, s0, evaluator.first, d)
-            kernels.end_sweep(evaluator.tally, stop, self.engine.dtype)
+            self._enqueue_sweep(d, stop, accuracy)
         meanwhile()
-        seen = evaluator.tally.read()
-        error = max(seen.last_error, evaluator.rounding())
+        seen = self.evaluator.tally.read()
+        error = max(seen.last_error, self.evaluator.rounding())
         return Sweep(seen.last_rise, seen.last_fall, error, seen.iterations), seen.sweeps
+
+    def _enqueue_sweep(self, d: Any, stop: float, accuracy: float) -> None:
+        """Start all that a sweep does on a device."""
+        evaluator, kernels, weights = self.evaluator, self.engine.kernels, (self.c_R, self.c_T)
+        evaluator.prepare(d, accuracy)
+        for s0, s1 in self._units():
+            if self.match == "chain":
+                block = self._device_block(s1 - s0, self.n_states)
+                evaluator.enqueue(0, s0, s1, block)
+                kernels.write_chain(evaluator.tally, block, s0, evaluator.first, self._rewards, *weights, d)
+            else:
+                acc = self._combined(s0, s1, evaluator.first, evaluator.enqueue)
+                kernels.write_rows(evaluator.tally, acc, s0, evaluator.first, d)
+        kernels.end_sweep(evaluator.tally, stop, self.engine.dtype)
 
     def _device_block(self, rows: int, width: int) -> Any:
         """Room for a block of transports, used again and again."""
@@ -296,6 +354,10 @@ class MetricOperator:
             else:
                 kernels.raise_to(block, members, states, rewards, a0, a1, s0, first, *weights, acc)
         return acc
+
+
+def _same(some: tuple[Any, ...], others: tuple[Any, ...]) -> bool:
+    return len(some) == len(others) and all(x is y for x, y in zip(some, others, strict=True))
 
 
 def value_gap(operator: MetricOperator) -> NDArray[Any]:

@@ -158,7 +158,7 @@ class DeviceEvaluator(Evaluator):
 
     def finish(self) -> None:
         super().finish()
-        self.rows.work = self.rows.list = None
+        self.rows.release()
 
 
 class ExactOnDevice(DeviceEvaluator):

@@ -119,7 +119,7 @@ ball_pairs(PAIR_ARGUMENTS, const i64* mass, const real* cost, double radius, con
     }
     if (lane == 0) {
       raise(&tally->error, worst);
-      if (iterations) atomicAdd(&tally->iterations, iterations);
+      count_iterations(tally, iterations);
     }
   );
 }

@@ -57,6 +57,7 @@ struct Tally {
   u64 last_top, last_error, change, slow;  // slow: pairs that were left to the slow kernels
   u64 next;  // the next pair to be taken by a warp
   u64 last_rise, last_fall;
+  u64 counts[32];  // iterations too, in several places because many warps add to them
 };
 
 template <int L> DEVICE inline void sync() {
@@ -92,6 +93,10 @@ template <int L, class T> DEVICE inline T smallest(T x) {
 DEVICE inline void raise(u64* field, double x) {
   u64 bits = bits_of(x);
   if (x > 0.0 && bits > *field) atomicMax(field, bits);
+}
+
+DEVICE inline void count_iterations(Tally* tally, u64 iterations) {
+  if (iterations) atomicAdd(&tally->counts[(blockIdx.x + 7 * blockIdx.y) & 31], iterations);
 }
 
 DEVICE inline double root(double x, double inv_p) { return inv_p == 1.0 ? x : pow(fmax(x, 0.0), inv_p); }

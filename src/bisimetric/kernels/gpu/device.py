@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -115,6 +115,27 @@ def over_rows(rows: int, width: int) -> tuple[tuple[int, int], int]:
     """(blocks, threads) for a loop over the entries of each row."""
     threads = 8 * lanes()
     return (max(1, min(-(-width // threads), -(-64 * processors() // rows))), rows), threads
+
+
+def captured(work: Callable[[], None]) -> Any:
+    """What `work` launches, as one graph that can be launched again; None where graphs cannot be made.
+
+    All arrays must stay where they are as long as the graph is used.
+    """
+    streams = getattr(cupy().cuda, "Stream", None)
+    if streams is None:
+        return None
+    stream = streams(non_blocking=True)
+    try:
+        with stream:
+            stream.begin_capture()
+            try:
+                work()
+            finally:
+                graph = stream.end_capture()
+    except RuntimeError:  # not all that was started can be captured
+        return None
+    return graph
 
 
 @contextmanager

@@ -60,7 +60,7 @@ exact_pairs(PAIR_ARGUMENTS, const i64* mass, const real* cost, double inv_p, dou
     }
     if (lane == 0) {
       raise(&tally->error, worst);
-      if (pivots) atomicAdd(&tally->iterations, pivots);
+      count_iterations(tally, pivots);
     }
   );
 }
@@ -184,7 +184,7 @@ DEVICE void small_exact(Tally* tally, const u32* slots, const typename MassOf<re
       pivots = sum<LANES>(pivots);                                                                                    \
       if (lane_of(LANES) == 0) {                                                                                      \
         raise(&tally->error, worst);                                                                                  \
-        if (pivots) atomicAdd(&tally->iterations, pivots);                                                            \
+        count_iterations(tally, pivots);                                                            \
       }                                                                                                               \
     );                                                                                                                \
   }

@@ -8,6 +8,7 @@ import numpy as np
 
 from .device import cupy, launch, over, over_rows
 
+_PLACES = 32  # where iterations are counted
 _COUNTS = ("iterations", "left", "done", "sweeps", "slow", "next")
 
 
@@ -35,7 +36,7 @@ class Tally:
     """What sweeps report, on the device."""
 
     def __init__(self) -> None:
-        self.array = cupy().zeros(len(Reading._fields), np.int64)
+        self.array = cupy().zeros(len(Reading._fields) + _PLACES, np.int64)
 
     def clear(self) -> None:
         self.array.fill(0)
@@ -54,9 +55,11 @@ class Tally:
         """Wait for the device and read all of it."""
         counts = cupy().asnumpy(self.array)
         numbers = counts.view(np.float64)
-        return Reading(
-            *(int(counts[k]) if name in _COUNTS else float(numbers[k]) for k, name in enumerate(Reading._fields))
-        )
+        fields = {
+            name: int(counts[k]) if name in _COUNTS else float(numbers[k]) for k, name in enumerate(Reading._fields)
+        }
+        fields["iterations"] += int(counts[len(Reading._fields) :].sum())
+        return Reading(**fields)  # type: ignore[arg-type]
 
 
 def power(tally: Tally, d: Any, p: float, cost: Any, reg: float = 0.0, gibbs: Any = None) -> None:

@@ -35,6 +35,9 @@ class Rows:
         ]
         self.indptr, self.indices = xp.asarray(indptr), xp.asarray(np.ascontiguousarray(indices, np.uint32))
         self._host = indptr, indices
+        self._arrays: dict[str, Any] = {}
+        self._slots: dict[int, Any] = {}
+        self._rooms: dict[str, Any] = {}
         self.extents = [xp.asarray(np.stack([indptr[g], self.sizes[g]], axis=1).astype(np.uint32)) for g in groups]
         self.set_probs(probs)
         self.work: Any = None
@@ -43,18 +46,33 @@ class Rows:
 
     def set_probs(self, probs: Any) -> None:
         """Take other probabilities on the same successors."""
-        xp = cupy()
-        self.probs = xp.asarray(probs)
         self._host_probs = probs
-        self._mass: Any = None
-        self._slots: dict[int, Any] = {}
+        self.probs = self._placed("probs", probs)
+        if "mass" in self._arrays:
+            self._placed("mass", integer_masses(self._host[0], probs))
+        for key in [key for key in self._arrays if key.startswith("slots")]:
+            self._make_slots(int(key[5:]))
+
+    def _placed(self, key: str, values: Any) -> Any:
+        """An array of the device that stays where it is when it gets other values of the same shape."""
+        if key in self._arrays:
+            self._arrays[key][...] = cupy().asarray(values)
+        else:
+            self._arrays[key] = cupy().array(values)
+        return self._arrays[key]
+
+    def room(self, key: str, size: int) -> Any:
+        """Room for `size` numbers that is used again and again."""
+        if key not in self._rooms or self._rooms[key].size < size:
+            self._rooms[key] = cupy().empty(size, self.dtype)
+        return self._rooms[key][:size]
 
     @property
     def mass(self) -> Any:
         """Integer masses of the entries; each row adds up to 2^48 exactly."""
-        if self._mass is None:
-            self._mass = cupy().asarray(integer_masses(self._host[0], self._host_probs))
-        return self._mass
+        if "mass" not in self._arrays:
+            self._placed("mass", integer_masses(self._host[0], self._host_probs))
+        return self._arrays["mass"]
 
     def small_width(self, group: int) -> int:
         """The width of the kernels with one thread a pair, where they serve the group; else 0."""
@@ -63,26 +81,29 @@ class Rows:
     def slots(self, group: int) -> tuple[Any, Any, Any, Any]:
         """(successors, probabilities, masses [width, members], sizes) of a group's rows, transposed and padded."""
         if group not in self._slots:
-            xp, width = cupy(), self.small_width(group)
-            members = self.host_groups[group]
-            starts, sizes = self._host[0][members], self.sizes[members]
-            place = np.arange(width)[:, None]
-            inside = place < sizes
-            at = starts + np.where(inside, place, 0)
-            probs = np.where(inside, self._host_probs[at], 0.0).astype(self.dtype)
-            bits, kind = (25, np.int32) if self.dtype == np.float32 else (_BITS, np.int64)
-            masses = integer_masses(self._host[0], self._host_probs, bits)
-            mass = np.where(inside, masses[at], 0).astype(kind)
-            self._slots[group] = tuple(
-                xp.asarray(np.ascontiguousarray(x))
-                for x in (self._host[1][at].astype(np.uint32), probs, mass, sizes.astype(np.int32))
-            )
+            self._make_slots(group)
         return self._slots[group]
+
+    def _make_slots(self, group: int) -> None:
+        width, members = self.small_width(group), self.host_groups[group]
+        starts, sizes = self._host[0][members], self.sizes[members]
+        place = np.arange(width)[:, None]
+        inside = place < sizes
+        at = starts + np.where(inside, place, 0)
+        probs = np.where(inside, self._host_probs[at], 0.0).astype(self.dtype)
+        bits, kind = (25, np.int32) if self.dtype == np.float32 else (_BITS, np.int64)
+        mass = np.where(inside, integer_masses(self._host[0], self._host_probs, bits)[at], 0).astype(kind)
+        self._slots[group] = (
+            self._placed(f"successors{group}", self._host[1][at].astype(np.uint32)),
+            self._placed(f"slots{group}", probs),
+            self._placed(f"masses{group}", mass),
+            self._placed(f"sizes{group}", sizes.astype(np.int32)),
+        )
 
     def strips(self, tally: Tally, group: int, a0: int, a1: int, cost: Any) -> Any:
         """Costs from the successors of rows a0 … a1 − 1 to all states, side by side."""
         width, n_members = self.small_width(group), len(self.groups[group])
-        strips = cupy().empty((a1 - a0) * self.n_states * width, self.dtype)
+        strips = self.room("strips", (a1 - a0) * self.n_states * width)
         launch("fields.cu", f"make_strips_{width}", self.dtype, *over_rows(a1 - a0, self.n_states), (
             tally.array, self.slots(group)[0], np.int64(n_members), np.int64(a0), np.int64(self.n_states), cost, strips,
         ))  # fmt: skip
@@ -116,6 +137,15 @@ class Rows:
             self.work_shape = (per_warp, wanted)
             self.work = cupy().empty(per_warp * warps * min(wanted, fits), np.float64)
         return min(wanted, self.work.size // (per_warp * warps)), self.work, 0
+
+    def in_use(self) -> tuple[Any, ...]:
+        """Arrays that launches refer to and that may be replaced by others."""
+        return self.work, self.list, *self._arrays.values(), *self._rooms.values()
+
+    def release(self) -> None:
+        """Free what only sweeps need."""
+        self.work = self.list = None
+        self._rooms.clear()
 
     def list_pairs(self, places: Any) -> None:
         """List the pairs at these places of a block."""
@@ -235,7 +265,9 @@ def sinkhorn_block(
             np.float64(-1.0 if gibbs is None else safe), *settings, np.int64(min(limit, _FAST_LIMIT)), np.int64(keep),
             np.int64(stride), kept, waiting, out,
         ))  # fmt: skip
-    blocks, work, shared = rows.work_space(work_numbers(widest), min(pairs, 12 * processors()) if listed else pairs)
+    blocks, work, shared = rows.work_space(
+        work_numbers(widest), min(pairs, (4 if small else 12) * processors()) if listed else pairs
+    )
     launch("sinkhorn.cu", "sinkhorn_any", rows.dtype, blocks, 4 * lanes(), (
         *common, rows.mass, cost, *settings, np.int64(limit), np.int64(widest), work, np.int64(shared > 0),
         np.int64(keep), np.int64(stride), kept, np.int64(listed), waiting, out,
@@ -247,7 +279,7 @@ def independent_block(
 ) -> None:
     """out[a − a0, b] = (Σ_ij a_i b_j C_ij)^(1/p)."""
     common = rows.arguments(tally, group, a0, a1 - a0, first)
-    mean = cupy().empty((a1 - a0, rows.n_states), rows.dtype)
+    mean = rows.room("means", (a1 - a0) * rows.n_states)
     launch("fields.cu", "mean_costs", rows.dtype, *over(mean.size), (*common, cost, mean))
     launch("fields.cu", "independent_pairs", rows.dtype, *over(out.size), (*common, mean, np.float64(inv_p), out))
 

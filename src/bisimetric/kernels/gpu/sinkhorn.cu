@@ -49,7 +49,7 @@ sinkhorn_any(PAIR_ARGUMENTS, const i64* mass, const real* cost, double reg, i64 
     }
     if (lane == 0) {
       raise(&tally->error, worst);
-      if (iterations) atomicAdd(&tally->iterations, iterations);
+      count_iterations(tally, iterations);
     }
   );
 }
@@ -175,7 +175,7 @@ DEVICE void small_pair(Tally* tally, const u32* slots, const real* slot_probs, i
       iterations = sum<LANES>(iterations);                                                                           \
       if (lane_of(LANES) == 0) {                                                                                     \
         raise(&tally->error, worst);                                                                                 \
-        if (iterations) atomicAdd(&tally->iterations, iterations);                                                   \
+        count_iterations(tally, iterations);                                                   \
       }                                                                                                              \
     );                                                                                                               \
   }
@@ -443,7 +443,7 @@ DEVICE void warp_pairs(const Pairs& q, const u32* extents, Tally* tally, const r
   }
   if (lane == 0) {
     raise(&tally->error, worst);
-    if (iterations) atomicAdd(&tally->iterations, iterations);
+    count_iterations(tally, iterations);
   }
 }
 
