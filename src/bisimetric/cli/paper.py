@@ -93,9 +93,10 @@ def run(
 
     if not figures:
         raise BadInputError("give ids of figures, or all; see bisimetric paper list.")
+    for name in figures:
+        if name != "all":
+            figure(name)  # refuses unknown ones
     names = list(FIGURES) if "all" in figures else list(dict.fromkeys(figures))
-    for name in names:
-        figure(name)  # refuses unknown ones
     if profile not in PROFILES:
         raise BadInputError(f"--profile {profile}: must be one of {', '.join(PROFILES)}.")
     if workers is not None and workers < 1:
@@ -109,6 +110,7 @@ def run(
     except OSError as error:
         raise BadInputError(f"{out}: cannot be written ({error.strerror}).") from None
     with run_folders.locked(out):
+        store.tidy(out)
         jobs = experiments.jobs_of(names, size, variant)
         left = experiments.missing(jobs, out, say)
         say(f"{len(jobs)} runs, {len(jobs) - len(left)} of them done before; results in {out}")

@@ -36,7 +36,7 @@ def job(profile: Profile, variant: Variant, mdp: str, alpha: float, seed: int) -
     """One run of API(α)."""
     return PolicyJob(
         models.BUILD[mdp](profile, variant, seed), variant.transport(), variant.cover(models.EPS[mdp]),
-        Constant(alpha), seed, profile.steps,
+        Constant(alpha), seed, profile.fixed_steps,
     )  # fmt: skip
 
 

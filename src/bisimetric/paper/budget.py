@@ -31,7 +31,7 @@ def cells(profile: Profile, variant: Variant) -> list[Cell]:
             for seed in profile.all_seeds:
                 problem = models.first(profile, variant, seed, mixing=mixing)
                 job = decaying(profile, variant, problem, reg, KMedoids(profile.medoids, seed), seed,
-                               profile.budget_steps)  # fmt: skip
+                               profile.slow_steps)  # fmt: skip
                 found.append(Cell({"mixing": mixing, "reg": reg, "seed": seed}, job))
     return found
 

@@ -1,8 +1,8 @@
 """Rules that turn measurements over seeds into a verdict.
 
-A number is measured for each seed; its mean over seeds is the effect, with a 95 % interval (Student's t). A rule looks
-at effect and interval only, and was fixed before the results were looked at. Too few seeds for an interval, or
-an interval that reaches to both sides of the threshold, leave a claim undecided.
+A number is measured for each seed; its mean over seeds is the effect, with a 95 % interval (Student's t). Each rule
+says what of effect and interval makes a claim hold or fail, and was fixed before the results were looked at. All else
+is undecided, and so is what rests on fewer than two seeds.
 """
 
 from __future__ import annotations
@@ -101,22 +101,25 @@ def rank_correlation(x: Sequence[float], y: Sequence[float]) -> float:
     """Spearman's ρ, with ties; 0 where one side is constant."""
     from scipy.stats import rankdata
 
-    a, b = (rankdata(np.where(np.isinf(v), np.finfo(float).max, v)) for v in (np.asarray(x), np.asarray(y)))
+    a, b = rankdata(x), rankdata(y)
     if np.ptp(a) == 0.0 or np.ptp(b) == 0.0:
         return 0.0
     return float(np.corrcoef(a, b)[0, 1])
 
 
-def share(flags: Iterable[bool], measure: str) -> Finding:
-    """Holds where nearly all runs (95 %) show it, fails where under 80 % do. The interval is Wilson's."""
-    shown = [bool(flag) for flag in flags]
-    n = len(shown)
+def share(flags: Mapping[int, Sequence[bool]], measure: str) -> Finding:
+    """Whether runs show something: the share of the runs of each seed, and its mean over seeds.
+
+    Holds where nearly all runs (95 %) show it, fails where under 80 % do.
+
+    Args:
+        flags: for each seed, whether each of its runs shows it.
+    """
+    parts = [float(np.mean(shown)) for shown in flags.values() if len(shown)]
     rule = f"shown by at least {NEARLY_ALL:.0%} of the runs; fails under {TOO_FEW:.0%}"
-    if n < 2:
-        return Finding(Verdict.UNDECIDED, math.nan, math.nan, math.nan, measure, rule, n)
-    part = sum(shown) / n
-    z = 1.959964
-    centre, spread = part + z * z / (2 * n), z * math.sqrt(part * (1 - part) / n + z * z / (4 * n * n))
-    low, high = (centre - spread) / (1 + z * z / n), (centre + spread) / (1 + z * z / n)
-    verdict = Verdict.HOLDS if part >= NEARLY_ALL else Verdict.FAILS if part < TOO_FEW else Verdict.UNDECIDED
-    return Finding(verdict, part, low, high, measure, rule, n)
+    mean, low, high = interval(parts)
+    if len(parts) < 2 or not math.isfinite(mean):
+        verdict = Verdict.UNDECIDED
+    else:
+        verdict = Verdict.HOLDS if mean >= NEARLY_ALL else Verdict.FAILS if mean < TOO_FEW else Verdict.UNDECIDED
+    return Finding(verdict, mean, max(low, 0.0), min(high, 1.0), measure, rule, len(parts))

@@ -142,7 +142,13 @@ class SharpnessJob:
         weak: Transport = Independent(1.0) if np.isinf(self.reg) else Sinkhorn(self.reg)
         blunt, sharp = (transport_between(way, rows, low, d) for way in (weak, Sinkhorn(self.reference)))
         exact = transport_between(Exact(), rows, low, d)
-        return {"relative_error": (blunt - sharp) / sharp, "reference_error": (sharp - exact) / exact}
+        return {"relative_error": _relative(blunt, sharp), "reference_error": _relative(sharp, exact)}
+
+
+def _relative(value: NDArray[np.float64], reference: NDArray[np.float64]) -> NDArray[np.float64]:
+    """(value − reference)/reference, and 0 where both are 0 (twice the same point mass)."""
+    gap = value - reference
+    return np.divide(gap, reference, out=gap.copy(), where=reference > 1e-12)
 
 
 def with_entropy(rng: np.random.Generator, size: int, bits: float) -> NDArray[np.float64]:

@@ -40,8 +40,8 @@ def cells(profile: Profile, variant: Variant) -> list[Cell]:
                 problem = models.first(profile, variant, seed, gamma=gamma, advance=advance)
                 keys = {"gamma": gamma, "advance": advance, "n": sweeps, "algorithm": algorithm, "seed": seed}
                 job = PolicyJob(
-                    problem, variant.transport(), variant.cover(models.EPS["first"]), step_size, seed, profile.steps,
-                    sweeps=sweeps, warm=warm,
+                    problem, variant.transport(), variant.cover(models.EPS["first"]), step_size, seed,
+                    profile.fixed_steps, sweeps=sweeps, warm=warm,
                 )  # fmt: skip
                 found.append(Cell(keys, job))
     return found

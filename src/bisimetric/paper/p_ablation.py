@@ -25,9 +25,9 @@ def cells(profile: Profile, variant: Variant) -> list[Cell]:
     found = []
     for p in ORDERS:
         for seed in profile.all_seeds:
-            transport = variant.transport(REG, p, swept=True)
+            transport = variant.transport(REG, p)
             problem = models.first(profile, variant, seed)
-            job = PolicyJob(problem, transport, variant.cover(EPS), DECAY, seed, profile.steps)
+            job = PolicyJob(problem, transport, variant.cover(EPS), DECAY, seed, profile.slow_steps)
             found.append(Cell({"p": p, "seed": seed}, job))
     return found
 

@@ -106,6 +106,8 @@ def _run(
     crew: list[_Worker] = []
     try:
         while waiting or any(worker.job is not None for worker in crew):
+            for worker in [w for w in crew if w.job is None and not w.process.is_alive()]:
+                crew.remove(worker)
             idle = [worker for worker in crew if worker.job is None]
             while waiting and (idle or len(crew) < workers):
                 if not idle:

@@ -73,6 +73,9 @@ def _section(name: str, folder: Path, profile: Profile, variant: Variant, say: C
         atomic.write_text(folder / "tables" / f"{name}-summary.csv", _summary(module, table))
         with style.looks():
             style.save(module.draw(table, profile), folder / "figures", name)
+    else:  # nothing old may stay
+        for path in (*(folder / "figures").glob(f"{name}.*"), *(folder / "tables").glob(f"{name}*.csv")):
+            path.unlink()
     return Section(name, table, len(cells) - len(rows), drawn)
 
 
@@ -160,7 +163,7 @@ def _markdown(
     for name in names:
         module = figure(name)
         beyond = " (beyond the paper)" if name in BEYOND else ""
-        out += ["", f"## {module.TITLE}{beyond}", "", f"![{module.TITLE}]({name}.png)", "", module.CAPTION]
+        out += ["", f"## {module.TITLE}{beyond}", "", f"![{module.TITLE}]({name}.png)", "", caption(name, variant)]
     out += ["", "## Settings", ""]
     out += [f"- {key}: {value}" for key, value in facts.items() if key != "command"]
     return "\n".join(out) + "\n"
@@ -202,7 +205,7 @@ def page(
         f"<p>Of {len(decisions)} claims: {summary}.</p><nav>{links} <a href='#settings'>Settings</a></nav>",
         "<h2 id='claims'>Claims</h2>",
         _claims_table(decisions),
-        *(_figure_html(folder, section) for section in sections),
+        *(_figure_html(folder, section, variant) for section in sections),
         _settings_html(folder, profile, variant, version, sections),
         "</body></html>",
     ]
@@ -227,7 +230,17 @@ def _claims_table(decisions: list[Decision]) -> str:
     )
 
 
-def _figure_html(folder: Path, section: Section) -> str:
+def caption(name: str, variant: Variant) -> str:
+    """What a figure shows, with the choices of the variant that it depends on."""
+    text = figure(name).CAPTION
+    if name == "sharpness":
+        return text
+    rule = "Algorithm 1 (radius ε around a medoid)" if variant.rule == "radius" else "all pairs of a class within 2ε"
+    spread = f"Dirichlet({variant.concentration}) inside classes"
+    return f"{text} Unless said otherwise: aggregation by {rule}; {spread}; {variant.cost} transport cost."
+
+
+def _figure_html(folder: Path, section: Section, variant: Variant) -> str:
     module = figure(section.name)
     title = html.escape(module.TITLE) + (" (beyond the paper)" if section.name in BEYOND else "")
     head = f"<h2 id='{section.name}'>{title}</h2>"
@@ -237,8 +250,8 @@ def _figure_html(folder: Path, section: Section) -> str:
     gap = f" {section.absent} runs are missing." if section.absent else ""
     return (
         f"{head}<figure><img alt='{title}' src='data:image/svg+xml;base64,{picture}'>"
-        f"<figcaption>{html.escape(module.CAPTION)}{gap} <span class='note'>Table: tables/{section.name}.csv"
-        "</span></figcaption></figure>"
+        f"<figcaption>{html.escape(caption(section.name, variant))}{gap} <span class='note'>Table: "
+        f"tables/{section.name}.csv</span></figcaption></figure>"
     )
 
 
@@ -252,13 +265,14 @@ def _facts(folder: Path, profile: Profile, variant: Variant, version: str, names
     """What the results depend on, in words."""
     chosen = variant.describe()
     options = " ".join(f"--{key} {value}" for key, value in chosen.items() if value != getattr(Variant(), key))
-    which = "all" if len(names) == len(FIGURES) else " ".join(names)
+    which = "all" if len(names) in (0, len(FIGURES)) else " ".join(names)
+    cost = "exact transport" if variant.cost == "exact" else f"λ = 1 ({variant.cost} cost, diagonal set to 0)"
     return {
         "command": f"bisimetric paper run {which} --profile {profile.name} {options}".strip(),
         "profile": str(profile),
         "variant": ", ".join(f"{key}: {value}" for key, value in chosen.items()),
-        "unless said otherwise": "γ = 0.9, p = 1, λ = 1 (sharp cost, diagonal set to 0), n = 28 sweeps at most, "
-        "stopped early at a change of 1e-3, greedy policies perturbed so that δ is in [0.05, 0.1], uniform first "
+        "unless said otherwise": f"γ = 0.9, p = 1, {cost}, n = 28 sweeps at most, stopped "
+        " early at a change of 1e-3, greedy policies perturbed so that δ is in [0.05, 0.1], uniform first "
         "policy, Sinkhorn to a marginal error of 1e-6",
         "seeds": f"0 to {profile.seeds - 1}, of the model, the noise and the first medoids alike",
         "runs made by": "; ".join(_made(folder, profile, variant, names)),
@@ -270,8 +284,8 @@ def _made(folder: Path, profile: Profile, variant: Variant, names: list[str]) ->
     """What made the runs, each kind once, with their number."""
     kinds: dict[str, int] = {}
     for job in experiments.jobs_of(names, profile, variant):
-        if store.path_of(folder, job).exists():
-            facts = store.made_by(folder, job)
+        facts = store.made_by(folder, job)
+        if facts is not None:
             text = ", ".join(f"{key} {facts[key]}" for key in ("device", "version", "python", "numpy", "machine"))
             kinds[text] = kinds.get(text, 0) + 1
     return [f"{count} runs: {text}" for text, count in kinds.items()]

@@ -30,7 +30,7 @@ def cells(profile: Profile, variant: Variant) -> list[Cell]:
     for dimension in DIMENSIONS:
         for reg in REGS:
             for entropy in ENTROPIES:
-                for seed in range(min(profile.seeds, 3)):
+                for seed in profile.all_seeds:
                     keys = {"dimension": dimension, "reg": reg, "entropy": entropy, "seed": seed}
                     found.append(Cell(keys, SharpnessJob(dimension, reg, entropy, profile.pairs, seed)))
     return found

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import platform
+import struct
 import zipfile
 import zlib
 from pathlib import Path
@@ -43,10 +44,11 @@ def begin(folder: Path, profile: Profile, variant: Variant, version: str) -> Non
                     f"{folder}: holds results with {key} = {found.get(key)}, not {value}; give another --out."
                 )
         return
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+    if folder.exists() and (not folder.is_dir() or any(path.name != "runs" for path in folder.iterdir())):
         raise ResultsError(f"{folder}: exists and holds no results of bisimetric paper; give another --out.")
-    (folder / "runs").mkdir(parents=True, exist_ok=True)
-    atomic.save_json(path, wanted)
+    folder.mkdir(parents=True, exist_ok=True)
+    atomic.save_json(path, wanted)  # first, so that a stop in between leaves a folder that can be used
+    (folder / "runs").mkdir(exist_ok=True)
 
 
 def settings_of(folder: Path, version: str) -> tuple[Profile, Variant]:
@@ -63,7 +65,7 @@ def settings_of(folder: Path, version: str) -> tuple[Profile, Variant]:
         )
     try:
         return PROFILES[found["profile"]], Variant(*(found[key] for key in Variant().describe()))
-    except (KeyError, ValueError) as error:
+    except (KeyError, ValueError, TypeError) as error:
         raise ResultsError(f"{path}: damaged ({error}).") from None
 
 
@@ -87,23 +89,47 @@ def save(folder: Path, job: Job, arrays: Arrays, device: str, version: str) -> N
     atomic.save_arrays(path_of(folder, job), {**arrays, "made": np.array(json.dumps(made))})
 
 
+_DAMAGE = (
+    ValueError,
+    KeyError,
+    TypeError,
+    OSError,
+    EOFError,
+    RuntimeError,
+    zipfile.BadZipFile,
+    zlib.error,
+    struct.error,
+)
+
+
+def _read_result(path: Path, job: Job) -> tuple[Arrays, dict[str, Any]]:
+    try:
+        with open(path, "rb") as stream, np.load(stream, allow_pickle=False) as archive:
+            arrays = {name: archive[name] for name in archive.files}
+        made = dict(json.loads(str(arrays.pop("made"))))
+        if made["job"] != repr(job):
+            raise ValueError("it is of another run")
+    except _DAMAGE as error:  # NotImplementedError, for unknown compression, is a RuntimeError
+        raise ResultsError(f"{path}: damaged ({error}).") from None
+    return arrays, made
+
+
 def load(folder: Path, job: Job) -> Arrays | None:
     """A result; None where there is none. Raises ResultsError for a damaged one."""
     path = path_of(folder, job)
-    if not path.exists():
-        return None
+    return _read_result(path, job)[0] if path.exists() else None
+
+
+def made_by(folder: Path, job: Job) -> dict[str, Any] | None:
+    """What made a result; None where there is none, or a damaged one."""
+    path = path_of(folder, job)
     try:
-        with np.load(path, allow_pickle=False) as archive:
-            arrays = {name: archive[name] for name in archive.files}
-        made = json.loads(str(arrays.pop("made")))
-        if made["job"] != repr(job):
-            raise ValueError("it is of another run")
-    except (ValueError, KeyError, TypeError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        raise ResultsError(f"{path}: damaged ({error}).") from None
-    return arrays
+        return _read_result(path, job)[1] if path.exists() else None
+    except ResultsError:
+        return None
 
 
-def made_by(folder: Path, job: Job) -> dict[str, Any]:
-    """What made a result."""
-    with np.load(path_of(folder, job), allow_pickle=False) as archive:
-        return dict(json.loads(str(archive["made"])))
+def tidy(folder: Path) -> None:
+    """Remove what a process left that was stopped while writing."""
+    for path in (folder / "runs").glob(".*.part"):
+        path.unlink(missing_ok=True)

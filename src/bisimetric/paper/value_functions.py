@@ -33,6 +33,18 @@ def cells(profile: Profile, variant: Variant) -> list[Cell]:
     return found
 
 
+def summary(table: Table) -> str:
+    """The values that are drawn: one line per state, sorted by V*."""
+    lines = ["mdp,seed,state,optimal_value,value,abstract_value"]
+    for mdp in MDPS:
+        row = table.where(mdp=mdp).rows[0]
+        arrays = row.arrays
+        for s in np.argsort(arrays["optimal_value"], kind="stable"):
+            numbers = ",".join(f"{arrays[name][s]:.6g}" for name in ("optimal_value", "value", "abstract_value"))
+            lines.append(f"{mdp},{row.keys['seed']},{s},{numbers}")
+    return "\n".join(lines) + "\n"
+
+
 def draw(table: Table, profile: Profile) -> Any:
     figure, axes = style.panels(1, len(MDPS), legend=0.3)
     for axis, mdp in zip(axes[0], MDPS, strict=True):

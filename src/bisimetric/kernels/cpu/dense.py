@@ -13,8 +13,9 @@ from .jit import OPTIONS, REASSOCIATE, kernel
 _TILE = 192
 _STRIP = 32  # rows of one product; a tile has a whole number of strips
 _PLAIN, _CHECK = 4, 8  # plain scalings before the rate is measured; steps between looks at faster ones
-_SLOW, _VERY_SLOW = 0.5, 0.9  # error ratio of plain scalings above which momentum pays
+_SLOW = (0.5, 0.9, 0.97)  # error ratios of plain scalings above which ever more momentum pays
 _MOST_RETREATS = 2
+_FARTHEST = 8.0  # most that momentum changes a scaling by in one step
 
 
 def dense_rows(family, dtype):
@@ -66,8 +67,9 @@ def _advance(
 
     Near the end a plain scaling y ← T(y) = b / (K x) shrinks all parts of log y's error by real factors in [0, r].
     A second-order recurrence y ← T^b y^a y₋^c with a + b + c = 1 does better: with (a, b, c) = (−1, 9/4, −1/4) all
-    parts with factors up to 0.889 shrink by 1/2 a step, with (−5/4, 11/4, −1/2) those up to 0.969 by 0.707. `mode`
-    says which one a pair uses; a pair whose error does not halve within some steps goes back to plain scalings.
+    parts with factors up to 0.889 shrink by 1/2 a step, with (−5/4, 11/4, −1/2) those up to 0.969 by 0.707, with
+    (−3/2, 13/4, −3/4) those up to 0.994 by 0.866. `mode` says which one a pair uses; a pair whose error does not halve
+    within some steps goes back to plain scalings.
     """
     found = 0
     for t in range(len(errors)):
@@ -79,25 +81,32 @@ def _advance(
             found += 1
             continue
         since[t] += 1
+        target = rows[members[pairs[t, 1]]]
+        if not errors[t] < np.inf:  # out of range: start again, without momentum
+            mode[t], since[t], retreats[t], before[t] = 0, 0, _MOST_RETREATS, np.inf
+            y[t] = target
+            continue
         if mode[t] == 0:
-            if since[t] >= _PLAIN and errors[t] > _SLOW * before[t] and retreats[t] < _MOST_RETREATS:
-                mode[t] = 1 if errors[t] < _VERY_SLOW * before[t] else 2
+            if since[t] >= _PLAIN and errors[t] > _SLOW[0] * before[t] and retreats[t] < _MOST_RETREATS:
+                mode[t] = 1 + (errors[t] > _SLOW[1] * before[t]) + (errors[t] > _SLOW[2] * before[t])
                 since[t], mark[t] = 0, errors[t]
         elif since[t] % _CHECK == 0:
             if errors[t] > 0.5 * mark[t]:
                 mode[t], since[t], retreats[t] = 0, 0, retreats[t] + 1
             mark[t] = errors[t]
         before[t] = errors[t]
-        target = rows[members[pairs[t, 1]]]
         for j in range(y.shape[1]):
             old = y[t, j]
             new = target[j] / q[t, j]
             if mode[t] > 0 and new > 0.0:
-                gain, longer = new / old, new / previous[t, j]
+                gain, root = new / old, np.sqrt(new / previous[t, j])
                 if mode[t] == 1:
-                    new *= gain * np.sqrt(np.sqrt(longer))
+                    ahead = gain * np.sqrt(root)
+                elif mode[t] == 2:
+                    ahead = gain * np.sqrt(np.sqrt(gain)) * root
                 else:
-                    new *= gain * np.sqrt(np.sqrt(gain)) * np.sqrt(longer)
+                    ahead = gain * np.sqrt(gain) * root * np.sqrt(root)
+                new *= min(max(ahead, 1.0 / _FARTHEST), _FARTHEST)
             previous[t, j] = old
             y[t, j] = new
     return found
@@ -221,7 +230,7 @@ def dense_sinkhorn_block(rows, members, a0, a1, kernel, weighted, reg, as_value,
         )
         ready = done[:count]
         iterations += active
-        for t in ready[errors[ready] > tol]:
+        for t in ready[~(errors[ready] <= tol)]:
             left.append((int(pairs[t, 0]), int(pairs[t, 1]), y[t].copy()))
         worst = max(worst, float(np.max(errors[ready][errors[ready] <= tol], initial=0.0)))
         if waiting + len(ready) > _TILE:
