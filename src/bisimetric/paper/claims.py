@@ -118,18 +118,19 @@ _STILL_FALLING = 0.1
 _TINY = 1e-12
 
 
-def has_settled(row: Row) -> bool:
-    """Whether the error falls by less than a tenth from the first half of the last quarter to the second."""
+def still_falls(row: Row) -> bool:
+    """Whether the error falls by more than a tenth from the first half of the last quarter to the second."""
     end = tail(row)
-    if len(end) < 4:
-        return False
-    before, after = end[: len(end) // 2].mean(), end[len(end) // 2 :].mean()
-    return bool(after >= (1.0 - _STILL_FALLING) * before)
+    before, after = end[: len(end) // 2].mean() if len(end) > 1 else np.inf, end[len(end) // 2 :].mean()
+    return bool(after < (1.0 - _STILL_FALLING) * before)
 
 
 def settled(table: Table, key: str) -> Table:
-    """Rows of the settings that have settled for every seed: claims about limits are about these."""
-    keep = [value for value in table.values(key) if all(has_settled(row) for row in table.where(**{key: value}))]
+    """Rows of the settings that have settled: claims about limits are about these.
+
+    An oscillating curve may fall for a while by chance, so a setting has not settled only where all seeds fall.
+    """
+    keep = [value for value in table.values(key) if not all(still_falls(row) for row in table.where(**{key: value}))]
     return table.where(**{key: lambda value: value in keep})
 
 
