@@ -94,6 +94,7 @@ def trend(measured: Mapping[Any, Mapping[int, float]], measure: str, *, rising: 
         verdict = Verdict.FAILS if high < CLEAR_TREND else Verdict.UNDECIDED
     direction = "rises" if rising else "falls"
     rule = f"mean rank correlation at least {CLEAR_TREND:g}, interval above 0"
+    low, high = max(low, -1.0), min(high, 1.0)
     return Finding(verdict, mean, low, high, f"{measure} {direction}: rank correlation", rule, len(ranks))
 
 

@@ -109,7 +109,10 @@ def counts(decisions: list[Decision]) -> dict[Verdict, int]:
 
 def lines(decisions: list[Decision]) -> list[str]:
     """The claims as lines for a terminal."""
-    found = [f"{d.finding.verdict.value:9s} {d.claim.name:4s} {d.claim.text}  [{_effect(d)}]" for d in decisions]
+    found = []
+    for d in decisions:
+        why = d.finding.measure if math.isnan(d.finding.effect) else _effect(d)
+        found.append(f"{d.finding.verdict.value:9s} {d.claim.name:4s} {d.claim.text}  [{why}]")
     number = counts(decisions)
     return [*found, ", ".join(f"{count} {verdict.value}" for verdict, count in number.items())]
 
@@ -117,7 +120,7 @@ def lines(decisions: list[Decision]) -> list[str]:
 def _effect(decision: Decision) -> str:
     f = decision.finding
     if math.isnan(f.effect):
-        return f.measure
+        return "—"
     if math.isinf(f.low):
         return f"{f.effect:.3g}"
     return f"{f.effect:.3g}, {f.low:.3g} to {f.high:.3g}"
@@ -180,6 +183,7 @@ table { border-collapse: collapse; width: 100%; font-size: 0.88rem; }
 th, td { text-align: left; vertical-align: top; padding: 0.25rem 0.6rem 0.25rem 0; border-bottom: 1px solid #ddd; }
 .holds, .fails, .undecided { font-weight: 600; white-space: nowrap; }
 .holds { color: #00664d; } .fails { color: #a33a00; } .undecided { color: #5f5f5f; }
+.claims th:nth-child(2) { width: 38%; } .claims th:nth-child(5) { width: 36%; }
 .note { color: #555; } td.number { white-space: nowrap; } nav a { margin-right: 0.9rem; }
 code { background: #f3f3f3; padding: 0.1rem 0.3rem; border-radius: 3px; }
 """
@@ -225,8 +229,8 @@ def _claims_table(decisions: list[Decision]) -> str:
         )
     return (
         "<p class='note'>Effect: mean over seeds and its 95 % interval. The rule of each claim was fixed before the "
-        "results were looked at.</p><table><thead><tr><th></th><th>claim</th><th>verdict</th><th>effect</th>"
-        f"<th>measure and rule</th></tr></thead><tbody>{''.join(rows)}</tbody></table>"
+        "results were looked at.</p><table class='claims'><thead><tr><th></th><th>claim</th><th>verdict</th>"
+        f"<th>effect</th><th>measure and rule</th></tr></thead><tbody>{''.join(rows)}</tbody></table>"
     )
 
 
