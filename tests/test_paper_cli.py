@@ -18,7 +18,7 @@ import pytest
 
 import bisimetric as bm
 from bisimetric.cli import run
-from bisimetric.paper import BEYOND, FIGURES, experiments, figure, settings, store
+from bisimetric.paper import BEYOND, FIGURES, experiments, figure, pool, settings, store
 from bisimetric.paper import report as pages
 from bisimetric.paper.claims import CLAIMS
 from bisimetric.paper.settings import TEXT, Profile
@@ -154,7 +154,7 @@ def test_an_unknown_figure(given, nearest, capsys, tmp_path):
 
 @pytest.mark.parametrize("figures", [("zzzzzz",), (SMALLEST, "alpha-ablatoin"), ("all", "alpha-ablatoin")])
 def test_one_unknown_figure_is_enough(figures, capsys, tmp_path, monkeypatch):
-    monkeypatch.setattr(experiments, "run", lambda jobs, folder, **rest: [])
+    monkeypatch.setattr(pool, "run_jobs", lambda jobs, folder, **rest: [])
     assert paper("run", *figures, "--out", "out", "--no-report") == 2
     assert figures[-1] in one_line(capsys)
     assert list(tmp_path.iterdir()) == []
@@ -316,8 +316,8 @@ def test_a_report_on_runs_with_gaps(results, capsys):
 def test_a_failed_run_is_reported(results, monkeypatch, capsys):
     jobs = experiments.jobs_of([SMALLEST], TINY, TEXT)
     store.path_of(results, jobs[0]).unlink()
-    failed = [experiments.Failure("its-id", "its process died twice")]
-    monkeypatch.setattr(experiments, "run", lambda jobs, folder, **rest: failed)
+    failed = [pool.Failure("its-id", "its process died twice")]
+    monkeypatch.setattr(pool, "run_jobs", lambda jobs, folder, **rest: failed)
     assert paper("run", SMALLEST, "--out", results) == 1
     _, err = capsys.readouterr()
     assert "its-id" in err

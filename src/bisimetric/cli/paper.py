@@ -87,7 +87,7 @@ def run(
     """
     from .. import runs as run_folders
     from ..kernels.select import engine, threads
-    from ..paper import FIGURES, experiments, figure, store
+    from ..paper import FIGURES, experiments, figure, pool, store
     from ..paper import report as pages
     from ..paper.settings import PROFILES, Variant
 
@@ -116,7 +116,7 @@ def run(
         say(f"{len(jobs)} runs, {len(jobs) - len(left)} of them done before; results in {out}")
         try:
             with _progress(left) as done:
-                failures = experiments.run(
+                failures = pool.run_jobs(
                     left, out, workers=workers or threads(), device=device, version=__version__, done=done, say=say
                 )
         except KeyboardInterrupt:

@@ -1,15 +1,14 @@
-"""Doing the runs of figures, and reading their results back."""
+"""Which runs figures need, which of them are missing, and the results of those that are there."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from . import figure, pool, store
+from . import figure, store
 from .jobs import Job, job_id
-from .pool import Failure
 from .settings import Profile, Variant
-from .table import Row, Table
+from .table import Cell, Row, Table
 
 
 def jobs_of(names: Sequence[str], profile: Profile, variant: Variant) -> list[Job]:
@@ -34,21 +33,15 @@ def missing(jobs: Sequence[Job], folder: Path, say: Callable[[str], None]) -> li
     return left
 
 
-def run(
-    jobs: Sequence[Job], folder: Path, *, workers: int, device: str, version: str, done: Callable[[Job], None],
-    say: Callable[[str], None],
-) -> list[Failure]:  # fmt: skip
-    """Do runs and keep their results; returns those that failed."""
-    return pool.run_jobs(jobs, folder, workers=workers, device=device, version=version, done=done, say=say)
-
-
-def table_of(name: str, folder: Path, profile: Profile, variant: Variant) -> tuple[Table, int]:
-    """(the results of a figure that are there, how many are not). Raises ResultsError for a damaged one."""
-    rows, absent = [], 0
-    for cell in figure(name).cells(profile, variant):
-        arrays = store.load(folder, cell.job)
-        if arrays is None:
-            absent += 1
-        else:
+def results(cells: Sequence[Cell], folder: Path, say: Callable[[str], None]) -> Table:
+    """The results of runs that are there; a damaged one is named and left out."""
+    rows = []
+    for cell in cells:
+        try:
+            arrays = store.load(folder, cell.job)
+        except store.ResultsError as error:
+            say(f"{error} Left out; bisimetric paper run does it again.")
+            continue
+        if arrays is not None:
             rows.append(Row(cell.keys, arrays, job_id(cell.job)))
-    return Table(tuple(rows)), absent
+    return Table(tuple(rows))

@@ -20,9 +20,8 @@ from .. import atomic
 from . import BEYOND, FIGURES, experiments, figure, store, style
 from .claims import Decision, decide_all
 from .evidence import Verdict
-from .jobs import job_id
 from .settings import Profile, Variant
-from .table import Cell, Row, Table, summary_csv, tidy_csv
+from .table import Cell, Table, summary_csv, tidy_csv
 
 
 def check_matplotlib() -> None:
@@ -57,16 +56,7 @@ def write(folder: Path, version: str, say: Callable[[str], None]) -> list[Decisi
 def _section(name: str, folder: Path, profile: Profile, variant: Variant, say: Callable[[str], None]) -> Section:
     module = figure(name)
     cells = module.cells(profile, variant)
-    rows = []
-    for cell in cells:
-        try:
-            arrays = store.load(folder, cell.job)
-        except store.ResultsError as error:
-            say(f"{error} Left out; bisimetric paper run does it again.")
-            continue
-        if arrays is not None:
-            rows.append(Row(cell.keys, arrays, job_id(cell.job)))
-    table = Table(tuple(rows))
+    table = experiments.results(cells, folder, say)
     drawn = _has_all_settings(cells, table)
     if drawn:
         atomic.write_text(folder / "tables" / f"{name}.csv", tidy_csv(table))
@@ -76,7 +66,7 @@ def _section(name: str, folder: Path, profile: Profile, variant: Variant, say: C
     else:  # nothing old may stay
         for path in (*(folder / "figures").glob(f"{name}.*"), *(folder / "tables").glob(f"{name}*.csv")):
             path.unlink()
-    return Section(name, table, len(cells) - len(rows), drawn)
+    return Section(name, table, len(cells) - len(table), drawn)
 
 
 def _summary(module: Any, table: Table) -> str:
