@@ -23,7 +23,7 @@ from bisimetric.paper.jobs import CURVES, SharpnessJob
 from bisimetric.paper.settings import ALPHAS, PROFILES, TEXT, Profile
 from bisimetric.paper.table import Row, Table
 
-PROFILE = Profile("made up", 40, 20, 4, 80, 80, 80, 80, 80, 4, (4, 6), perturbed_exact=True)
+PROFILE = Profile("made up", 40, 20, 4, 80, 80, 80, 80, 80, 80, 4, (4, 6), perturbed_exact=True)
 LONG = replace(PROFILE, timed_steps=400)  # some claims need long runs; made-up ones have 80 steps all the same
 INF = math.inf
 HOLDS, FAILS, UNDECIDED = Verdict.HOLDS, Verdict.FAILS, Verdict.UNDECIDED

@@ -32,11 +32,11 @@ def cells(profile: Profile, variant: Variant) -> list[Cell]:
     return found
 
 
-def job(profile: Profile, variant: Variant, mdp: str, alpha: float, seed: int) -> PolicyJob:
+def job(profile: Profile, variant: Variant, mdp: str, alpha: float, seed: int, steps: int | None = None) -> PolicyJob:
     """One run of API(α)."""
     return PolicyJob(
         models.BUILD[mdp](profile, variant, seed), variant.transport(), variant.cover(models.EPS[mdp]),
-        Constant(alpha), seed, profile.fixed_steps,
+        Constant(alpha), seed, steps or profile.fixed_steps,
     )  # fmt: skip
 
 

@@ -33,7 +33,7 @@ def cells(profile: Profile, variant: Variant) -> list[Cell]:
             for seed in profile.all_seeds:
                 problem = models.garnet(profile, seed) if mdp == "garnet" else models.BUILD[mdp](profile, sound, seed)
                 cover = sound.cover(models.EPS.get(mdp, 0.1))
-                job = PolicyJob(problem, sound.transport(), cover, step_size, seed, profile.steps, warm=warm)
+                job = PolicyJob(problem, sound.transport(), cover, step_size, seed, profile.extra_steps, warm=warm)
                 found.append(Cell({"mdp": mdp, "algorithm": algorithm, "seed": seed}, job))
     return found
 

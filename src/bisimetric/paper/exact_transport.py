@@ -22,7 +22,9 @@ QUANTITIES = ("error", "metric_gap", "n_classes")
 def cells(profile: Profile, variant: Variant) -> list[Cell]:
     exact = replace(variant, cost="exact")
     return [
-        Cell({"mdp": mdp, "alpha": alpha, "seed": seed}, alpha_job(profile, exact, mdp, alpha, seed))
+        Cell(
+            {"mdp": mdp, "alpha": alpha, "seed": seed}, alpha_job(profile, exact, mdp, alpha, seed, profile.extra_steps)
+        )
         for mdp in MDPS
         for alpha in ALPHAS
         for seed in profile.all_seeds

@@ -29,7 +29,7 @@ def cells(profile: Profile, variant: Variant) -> list[Cell]:
         for seed in profile.all_seeds:
             transport = variant.transport(reg, swept=True)
             cover = EpsilonCover(EPS, variant.rule)
-            job = PolicyJob(models.garnet(profile, seed), transport, cover, DECAY, seed, profile.steps)
+            job = PolicyJob(models.garnet(profile, seed), transport, cover, DECAY, seed, profile.extra_steps)
             found.append(Cell({"reg": reg, "seed": seed}, job))
     return found
 

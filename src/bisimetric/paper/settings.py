@@ -25,6 +25,7 @@ class Profile:
     steps: int  # of most figures
     fixed_steps: int  # of the figures with fixed step sizes, of which small ones take long to settle
     slow_steps: int  # of the figures with slow runs: dense models, high orders
+    extra_steps: int  # of the figures beyond the paper
     long_steps: int  # of the value functions
     timed_steps: int
     timed_seeds: int
@@ -41,8 +42,8 @@ class Profile:
         return range(self.seeds)
 
 
-QUICK = Profile("quick", 60, 12, 3, 150, 150, 30, 300, 100, 3, (10, 20), perturbed_exact=True)
-FULL = Profile("full", 200, 20, 10, 300, 400, 300, 1000, 500, 3, (20, 50), perturbed_exact=False)
+QUICK = Profile("quick", 60, 12, 3, 150, 150, 20, 60, 300, 50, 3, (10, 20), perturbed_exact=True)
+FULL = Profile("full", 200, 20, 10, 300, 400, 300, 300, 1000, 500, 3, (20, 50), perturbed_exact=False)
 PROFILES = {profile.name: profile for profile in (QUICK, FULL)}
 
 
