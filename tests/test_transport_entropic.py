@@ -270,3 +270,24 @@ def test_paper_mode_zeroes_the_diagonal():
         swept = d.copy()
         MetricOperator(chain, bm.Sinkhorn(1.0, diagonal=mode)).sweep(swept)
         assert (np.diag(swept) > 0.0).any() == diagonal
+
+
+@pytest.mark.parametrize("reg", [0.1, 0.05, 0.02, 0.01])
+@pytest.mark.parametrize("mixing", [0.05, 0.3])
+def test_dense_rows_reach_their_accuracy_for_small_regularisation(reg, mixing):
+    """Pairs that scale slowly need momentum, Newton steps or a new start in the log domain; none may be left behind."""
+    n = 40
+    mdp = bm.problems.chain(n_states=n, n_classes=4, seed=0, mixing=mixing)
+    rows = mdp.under(mdp.uniform_policy()).rows.matrix().toarray()
+    points = np.random.default_rng(0).random((n, 3))
+    d = 3.0 * np.sqrt(((points[:, None] - points[None]) ** 2).sum(axis=2))
+    evaluator = evaluator_of(bm.Sinkhorn(reg), rows)
+    evaluator.prepare(d, 1e-9)
+    out = np.full((n, n), np.nan)
+    report = evaluator.block(0, 0, n, out)
+    assert report.error <= 1e-9
+    upper = np.triu_indices(n)
+    assert np.isfinite(out[upper]).all()
+    if reg >= 0.05:  # below, the plain reference takes too long
+        for a, b in [(0, 1), (3, 17), (20, 39)]:
+            assert out[a, b] == pytest.approx(reference.sinkhorn(d, rows[a], rows[b], reg), abs=1e-7)

@@ -16,6 +16,7 @@ from .inputs import BadInputError, say
 from .interrupts import watched
 from .lump import convert, lump
 from .metric import bench, info, metric
+from .paper import paper
 from .solve import aggregate, solve
 
 _EPILOGUE = """
@@ -28,6 +29,7 @@ Examples:
   bisimetric metric problem:gridworld?copies=3 --match labels
   bisimetric lump model.drn --match hausdorff -o quotient.drn --map classes.csv
   bisimetric aggregate d.npz --eps 0.1
+  bisimetric paper run all --profile quick
 """
 
 app = App(
@@ -38,7 +40,7 @@ app = App(
     help_format="plaintext",
     suppress_keyboard_interrupt=False,
 )
-for command in (solve, metric, lump, aggregate, convert, info, bench):
+for command in (solve, metric, lump, aggregate, convert, info, bench, paper):
     app.command(command)
 
 

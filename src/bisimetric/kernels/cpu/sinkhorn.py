@@ -13,6 +13,7 @@ from .spanning_tree import scratch
 
 _FAR = np.inf  # a safe kernel bounds x and y but for the masses, which may be as small as they like
 _WARM_LIMIT = 60
+_SCALINGS = 2000  # before a pair is begun again in the log domain
 
 
 @kernel
@@ -167,6 +168,7 @@ def sinkhorn_block(
     plan = np.empty(widest * widest, kernel.dtype)
     plan64 = np.empty(widest * widest)
     logs = np.empty((2, widest))
+    fresh = np.empty(widest)
     keep = len(base) > 0
     store = kept if keep else np.empty(widest, kept.dtype)
     iterations = 0
@@ -212,8 +214,21 @@ def sinkhorn_block(
                     else:
                         value = _plan_cost(n, m, plan64, part)
                 else:
-                    more, error = scale(n, m, plan, pa, pb, vec, matrix, tol, limit, _FAR)
-                    if as_value:
+                    more, error = scale(n, m, plan, pa, pb, vec, matrix, tol, min(limit, _SCALINGS), _FAR)
+                    if not error <= tol:  # stuck: begin again from the exact potentials, in the log domain
+                        gather(cost, indices, lo, n, to, m, part)
+                        fresh[0] = np.nan
+                        again, error = log_pair(
+                            n, m, part, reg, pa, pb, logs, plan64, vec64, matrix, real, link, fresh, 0, tol, limit
+                        )
+                        more += again
+                        for j in range(m):
+                            vec[Y, j] = np.exp(logs[1, j])
+                        if as_value:
+                            value = dual_value(n, m, pa, pb, logs[0], logs[1], reg)
+                        else:
+                            value = _plan_cost(n, m, plan64, part)
+                    elif as_value:
                         _log_scalings(n, m, vec, logs)
                         value = dual_value(n, m, pa, pb, logs[0], logs[1], reg)
                     else:

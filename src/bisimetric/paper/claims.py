@@ -1,0 +1,582 @@
+"""What the paper says its experiments show, statement by statement, as functions from results to verdicts.
+
+The numbers are those of the twelve statements that this project takes from the paper's figures and text; where a
+statement says several things, or says them of several MDPs, it is split (1a, 1b, …). Quantities of a run, unless said
+otherwise, are of the last quarter of its steps: `level` is the mean there, `limsup` the largest value, `wobble` the
+mean change from one step to the next.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from string import ascii_lowercase
+from typing import Any
+
+import numpy as np
+
+from . import budget, runtime, sharpness
+from .evidence import Finding, above, below, rank_correlation, share, trend
+from .settings import Profile
+from .table import Floats, Row, Table
+
+Tables = Mapping[str, Table]
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A statement, the figures that it is about, and how it is decided."""
+
+    name: str
+    text: str
+    figures: tuple[str, ...]
+    decide: Callable[[Tables, Profile], Finding]
+
+
+@dataclass(frozen=True)
+class Decision:
+    """A claim with what the results say of it; `reason` is why we think that it fails, where it does."""
+
+    claim: Claim
+    finding: Finding
+    reason: str = ""
+
+    def facts(self) -> dict[str, Any]:
+        f = self.finding
+        return {
+            "claim": self.claim.name, "text": self.claim.text, "verdict": f.verdict.value, "effect": finite(f.effect),
+            "low": finite(f.low), "high": finite(f.high), "measure": f.measure, "rule": f.rule, "seeds": f.seeds,
+            "figures": " ".join(self.claim.figures), "reason": self.reason,
+        }  # fmt: skip
+
+
+def finite(number: float) -> float | None:
+    return number if math.isfinite(number) else None
+
+
+CLAIMS: list[Claim] = []
+
+
+def claim(name: str, text: str, *figures: str) -> Callable[[Callable[[Tables, Profile], Finding]], Any]:
+    def register(decide: Callable[[Tables, Profile], Finding]) -> Any:
+        CLAIMS.append(Claim(name, text, figures, decide))
+        return decide
+
+    return register
+
+
+def decide_all(tables: Tables, profile: Profile) -> list[Decision]:
+    """Decide every claim; those whose figures have no results are undecided."""
+    decisions = []
+    for one in CLAIMS:
+        if all(name in tables and len(tables[name]) for name in one.figures):
+            finding = one.decide(tables, profile)
+        else:
+            finding = Finding.absent(f"no results of {', '.join(one.figures)}")
+        reason = REASONS.get(one.name, "") if finding.verdict.value == "fails" else ""
+        decisions.append(Decision(one, finding, reason))
+    return decisions
+
+
+# ---- measures of a run ----
+
+
+def tail(row: Row, name: str = "error") -> Floats:
+    """The last quarter of a curve."""
+    curve = row.arrays[name]
+    return np.asarray(curve[-max(len(curve) // 4, 1) :], np.float64)
+
+
+def level(name: str = "error") -> Callable[[Row], float]:
+    return lambda row: float(tail(row, name).mean())
+
+
+def limsup(row: Row) -> float:
+    return float(tail(row).max())
+
+
+def wobble(row: Row) -> float:
+    return float(np.abs(np.diff(tail(row))).mean())
+
+
+def spread(name: str) -> Callable[[Row], float]:
+    return lambda row: float(tail(row, name).std())
+
+
+def early(row: Row) -> float:
+    """Mean error over the first tenth of the steps."""
+    curve = row.arrays["error"]
+    return float(curve[1 : max(len(curve) // 10, 5)].mean())
+
+
+def overall(row: Row) -> float:
+    return float(row.arrays["error"].mean())
+
+
+_STILL_FALLING = 0.1
+_TINY = 1e-12
+
+
+def still_falls(row: Row) -> bool:
+    """Whether the error falls by more than a tenth from the first half of the last quarter to the second."""
+    end = tail(row)
+    before, after = end[: len(end) // 2].mean() if len(end) > 1 else np.inf, end[len(end) // 2 :].mean()
+    return bool(after < (1.0 - _STILL_FALLING) * before)
+
+
+def settled(table: Table, key: str) -> Table:
+    """Rows of the settings that have settled: claims about limits are about these.
+
+    An oscillating curve may fall for a while by chance, so a setting has not settled only where all seeds fall.
+    """
+    keep = [value for value in table.values(key) if not all(still_falls(row) for row in table.where(**{key: value}))]
+    return table.where(**{key: lambda value: value in keep})
+
+
+_FEWEST = 3
+
+
+def trend_in_the_limit(table: Table, key: str, measure: Callable[[Row], float], what: str) -> Finding:
+    """Whether a quantity of the limit rises with a setting, over the settings whose runs have settled."""
+    part = settled(table, key)
+    values = part.values(key)
+    if len(values) < _FEWEST:
+        return Finding.absent(f"too few settings have settled: {', '.join(f'{value:g}' for value in values) or 'none'}")
+    return trend(
+        by_setting(part, key, measure), f"{what} ({len(values)} of {len(table.values(key))} settled)", rising=True
+    )
+
+
+def by_setting(table: Table, key: str, measure: Callable[[Row], float]) -> dict[Any, dict[int, float]]:
+    """The measure for each value of a setting and each seed."""
+    return {value: table.where(**{key: value}).by_seed(measure) for value in table.values(key)}
+
+
+def ratios(over: Table, under: Table, measure: Callable[[Row], float]) -> dict[int, float]:
+    """The measure of one table over that of another, for each seed that both have."""
+    a, b = over.by_seed(measure), under.by_seed(measure)
+    return {seed: max(a[seed], _TINY) / max(b[seed], _TINY) for seed in sorted(a.keys() & b.keys())}
+
+
+def worst_of(measured: list[dict[int, float]], choose: Callable[[list[float]], Any] = np.max) -> list[float]:
+    """The largest (or smallest) of several numbers, for each seed that has all of them; NaN stays NaN."""
+    seeds = set.intersection(*(set(part) for part in measured)) if measured else set()
+    return [float(choose([part[seed] for part in measured])) for seed in sorted(seeds)]
+
+
+def flags_by_seed(table: Table, shows: Callable[[Row], bool]) -> dict[int, list[bool]]:
+    found: dict[int, list[bool]] = {}
+    for row in table:
+        found.setdefault(row.keys["seed"], []).append(shows(row))
+    return found
+
+
+def distance_of_curves(table: Table, key: str, reference: Any) -> list[float]:
+    """For each seed, the largest over settings of mean_k |error_k − that of the reference|, over the first error."""
+    base = {row.keys["seed"]: row.arrays["error"] for row in table.where(**{key: reference})}
+
+    def apart(row: Row) -> float:
+        start = base[row.keys["seed"]]
+        return float(np.abs(row.arrays["error"] - start).mean() / start[0])
+
+    others = table.where(**{key: lambda value: value != reference, "seed": lambda seed: seed in base})
+    return worst_of([others.where(**{key: value}).by_seed(apart) for value in others.values(key)])
+
+
+# ---- 1 to 4: the step size ----
+
+_LETTERS = {"first": ("a", "b", "c"), "second": ("d", "e", "f")}
+
+
+def _alphas(tables: Tables, mdp: str, figure: str = "alpha-ablation") -> Table:
+    return tables[figure].where(variant="chosen", mdp=mdp)
+
+
+def _step_size_claims(mdp: str) -> None:
+    a, b, c = _LETTERS[mdp]
+
+    @claim(f"1{a}", f"A smaller α is slower at first ({mdp} MDP)", "alpha-ablation")
+    def slower(tables: Tables, profile: Profile) -> Finding:
+        return trend(by_setting(_alphas(tables, mdp), "alpha", early), "early error with α", rising=False)
+
+    @claim(f"1{b}", f"A smaller α has a smaller limsup of the error ({mdp} MDP)", "alpha-ablation")
+    def smaller_limsup(tables: Tables, profile: Profile) -> Finding:
+        return trend_in_the_limit(_alphas(tables, mdp), "alpha", limsup, "limsup of the error with α")
+
+    @claim(f"1{c}", f"A smaller α oscillates less ({mdp} MDP)", "alpha-ablation")
+    def steadier(tables: Tables, profile: Profile) -> Finding:
+        return trend_in_the_limit(_alphas(tables, mdp), "alpha", wobble, "wobble of the error with α")
+
+    a, b = ("a", "b") if mdp == "first" else ("c", "d")
+
+    @claim(f"2{a}", f"The final level of the metric gap falls with α ({mdp} MDP)", "alpha-ablation")
+    def gap_level(tables: Tables, profile: Profile) -> Finding:
+        return trend_in_the_limit(_alphas(tables, mdp), "alpha", level("metric_gap"), "metric gap with α")
+
+    @claim(f"2{b}", f"The variance of the metric gap falls with α ({mdp} MDP)", "alpha-ablation")
+    def gap_spread(tables: Tables, profile: Profile) -> Finding:
+        what = "deviation of the metric gap with α"
+        return trend_in_the_limit(_alphas(tables, mdp), "alpha", spread("metric_gap"), what)
+
+    @claim(f"3{a}", f"Every α < 1 ends with the true number of classes ({mdp} MDP)", "alpha-ablation")
+    def settles(tables: Tables, profile: Profile) -> Finding:
+        part = settled(_alphas(tables, mdp).where(alpha=lambda alpha: alpha < 1.0), "alpha")
+        if not len(part):
+            return Finding.absent("no α < 1 has settled")
+        pure = np.mean([tail(row, "purity")[-1] for row in part])
+        ends = flags_by_seed(part, lambda row: float(np.median(row.arrays["n_classes"][-10:])) == profile.n_classes)
+        what = f"runs of settled α with {profile.n_classes} classes in the end"
+        return share(ends, f"{what} (α: {', '.join(f'{a:g}' for a in part.values('alpha'))}; mean purity {pure:.3f})")
+
+    @claim(
+        f"3{b}", f"α = 1 does not find the true number of classes and keeps oscillating ({mdp} MDP)", "alpha-ablation"
+    )
+    def unsettled(tables: Tables, profile: Profile) -> Finding:
+        def unsteady(row: Row) -> bool:
+            classes = tail(row, "n_classes")
+            return bool(np.mean(classes == profile.n_classes) < 0.5 and len(np.unique(classes)) > 1)
+
+        flags = flags_by_seed(_alphas(tables, mdp).where(alpha=1.0), unsteady)
+        return share(flags, "runs of API(1) off the true number most of the time, and changing it")
+
+
+_step_size_claims("first")
+_step_size_claims("second")
+
+
+@claim("4", "The number of classes is large early and falls later (α < 1, both MDPs)", "alpha-ablation")
+def fine_grained_early(tables: Tables, profile: Profile) -> Finding:
+    ratio: dict[int, list[float]] = {}
+    for row in tables["alpha-ablation"].where(variant="chosen", alpha=lambda alpha: alpha < 1.0):
+        classes = row.arrays["n_classes"]
+        largest, last = classes[: len(classes) // 2].max(), classes[-max(len(classes) // 10, 1) :].mean()
+        ratio.setdefault(row.keys["seed"], []).append(float(largest / last))
+    return above(
+        [float(np.mean(r)) for r in ratio.values()], 1.5, "largest number of classes in the first half over the last"
+    )
+
+
+# ---- 5 and 6: naive, warm-started, decaying ----
+
+
+def _algorithm(tables: Tables, n: int, algorithm: str, gamma: float = 0.9) -> Table:
+    return tables["naive-vs-warm"].where(gamma=gamma, n=n, algorithm=algorithm, advance="second")
+
+
+@claim("5a", "Naive API behaves like API(1) for n = 28", "naive-vs-warm")
+def naive_like_warm(tables: Tables, profile: Profile) -> Finding:
+    found = ratios(_algorithm(tables, 28, "naive"), _algorithm(tables, 28, "API(1)"), level())
+    apart = [max(r, 1.0 / r) for r in found.values()]
+    return below(apart, 1.25, "factor between the final error levels of naive API and API(1)")
+
+
+def _naive_fails(n: int) -> Callable[[Tables, Profile], Finding]:
+    def decide(tables: Tables, profile: Profile) -> Finding:
+        found = ratios(_algorithm(tables, n, "naive"), _algorithm(tables, n, "API(1)"), level())
+        return above(found.values(), 2.0, "final error level, naive over API(1)")
+
+    return decide
+
+
+claim("5b", "Naive API fails for n = 7 (second action advances)", "naive-vs-warm")(_naive_fails(7))
+claim("5c", "Naive API fails for n = 1 (second action advances)", "naive-vs-warm")(_naive_fails(1))
+
+
+@claim("5d", "Warm-started API works at n = 1 as at n = 28", "naive-vs-warm")
+def warm_works(tables: Tables, profile: Profile) -> Finding:
+    algorithms = ("API(1)", "API(2^-6)", "API(a_k)")
+    found = [ratios(_algorithm(tables, 1, name), _algorithm(tables, 28, name), level()) for name in algorithms]
+    return below(worst_of(found), 2.0, "final error level at n = 1 over that at n = 28, worst of three")
+
+
+@claim("5e", "Naive API fails for n = 1 on the paper's own layout too (first action advances)", "naive-vs-warm")
+def naive_fails_there(tables: Tables, profile: Profile) -> Finding:
+    part = tables["naive-vs-warm"].where(advance="first", algorithm="naive")
+    found = ratios(part.where(n=1), part.where(n=28), level())
+    return above(found.values(), 2.0, "final error level of naive API, n = 1 over n = 28")
+
+
+def _decay_claims(gamma: float, letters: str) -> None:
+    where = f"γ = {gamma:g}"
+
+    @claim(f"6{letters[0]}", f"α_k = max(2⁻⁶, k^−0.8) ends better than α = 1 ({where})", "naive-vs-warm")
+    def stabler(tables: Tables, profile: Profile) -> Finding:
+        found = ratios(_algorithm(tables, 28, "API(1)", gamma), _algorithm(tables, 28, "API(a_k)", gamma), limsup)
+        return above(found.values(), 1.0, "limsup of the error, API(1) over API(α_k)")
+
+    @claim(f"6{letters[1]}", f"α_k = max(2⁻⁶, k^−0.8) is faster than α = 2⁻⁶ ({where})", "naive-vs-warm")
+    def faster(tables: Tables, profile: Profile) -> Finding:
+        found = ratios(_algorithm(tables, 28, "API(2^-6)", gamma), _algorithm(tables, 28, "API(a_k)", gamma), overall)
+        return above(found.values(), 1.0, "mean error of the whole run, API(2⁻⁶) over API(α_k)")
+
+
+_decay_claims(0.9, "ab")
+_decay_claims(0.99, "cd")
+
+
+# ---- 7: regularisation and order ----
+
+
+@claim("7a", "Optimality curves are nearly the same for all λ", "lambda-ablation")
+def same_for_regs(tables: Tables, profile: Profile) -> Finding:
+    found = distance_of_curves(tables["lambda-ablation"], "reg", 0.0)
+    return below(found, 0.05, "mean difference of error curves from λ = 0, over the first error; worst λ")
+
+
+@claim("7b", "Optimality curves are nearly the same for all p", "p-ablation")
+def same_for_orders(tables: Tables, profile: Profile) -> Finding:
+    found = distance_of_curves(tables["p-ablation"], "p", 1.0)
+    return below(found, 0.05, "mean difference of error curves from p = 1, over the first error; worst p")
+
+
+def _rises(name: str, text: str, figure: str, key: str, quantity: str, **part: Any) -> None:
+    @claim(name, text, figure)
+    def decide(tables: Tables, profile: Profile) -> Finding:
+        table = tables[figure].where(**part) if part else tables[figure]
+        what = {"metric_gap": "metric gap", "n_classes": "number of classes"}[quantity]
+        return trend(
+            by_setting(table, key, level(quantity)), f"{what} with {'λ' if key == 'reg' else 'p'}", rising=True
+        )
+
+
+_rises("7c", "The metric gap rises with λ", "lambda-ablation", "reg", "metric_gap")
+_rises("7d", "The number of classes rises with λ", "lambda-ablation", "reg", "n_classes")
+_rises("7e", "The metric gap rises with p", "p-ablation", "p", "metric_gap")
+_rises("7f", "The number of classes rises with p", "p-ablation", "p", "n_classes")
+
+
+# ---- 8: a budget of classes ----
+
+
+@claim("8a", "With a budget of classes the run makes similar progress as with ε", "budget", "lambda-ablation")
+def budget_like_cover(tables: Tables, profile: Profile) -> Finding:
+    medoids = {row.keys["seed"]: row.arrays["error"] for row in tables["budget"].where(mixing=0.0, reg=1.0)}
+    cover = {row.keys["seed"]: row.arrays["error"] for row in tables["lambda-ablation"].where(reg=1.0)}
+    apart = []
+    for seed in sorted(medoids.keys() & cover.keys()):
+        steps = min(len(medoids[seed]), len(cover[seed]))
+        apart.append(float(np.abs(medoids[seed][:steps] - cover[seed][:steps]).mean() / cover[seed][0]))
+    return below(apart, 0.1, "mean difference of error curves (λ = 1), over the first error")
+
+
+_BUDGET_REGS = (0.1, 1.0, math.inf)
+
+
+def _budget_part(tables: Tables, mixing: float) -> Table:
+    return tables["budget"].where(mixing=mixing, reg=lambda reg: reg in _BUDGET_REGS)
+
+
+def _budget_claims() -> None:
+    for letter, mixing in zip("bcd", budget.MIXINGS, strict=True):
+
+        @claim(f"8{letter}", f"Classes agree better with the true ones as λ falls (random part {mixing:g})", "budget")
+        def better_classes(tables: Tables, profile: Profile, mixing: float = mixing) -> Finding:
+            return trend(by_setting(_budget_part(tables, mixing), "reg", level("nmi")), "NMI with λ", rising=False)
+
+    for letter, mixing in zip("efg", budget.MIXINGS, strict=True):
+
+        @claim(f"8{letter}", f"Policies are better as λ falls (random part {mixing:g})", "budget")
+        def better_policies(tables: Tables, profile: Profile, mixing: float = mixing) -> Finding:
+            return trend(by_setting(_budget_part(tables, mixing), "reg", level()), "error with λ", rising=True)
+
+
+_budget_claims()
+
+
+@claim("8h", "The advantage of a small λ widens as transitions become more random", "budget")
+def gap_widens(tables: Tables, profile: Profile) -> Finding:
+    def advantage(mixing: float) -> dict[int, float]:
+        part = by_setting(_budget_part(tables, mixing), "reg", level())
+        return {seed: part[math.inf][seed] - part[0.1][seed] for seed in part[0.1].keys() & part[math.inf].keys()}
+
+    still, mixed = advantage(budget.MIXINGS[0]), advantage(budget.MIXINGS[-1])
+    found = [mixed[seed] - still[seed] for seed in sorted(still.keys() & mixed.keys())]
+    return above(found, 0.0, "error of λ = ∞ less that of λ = 0.1, at random part 0.5 less the same at 0")
+
+
+# ---- 9: run time ----
+
+
+def _seconds(row: Row) -> float:
+    """Median time of a step in the second half of a run."""
+    seconds = row.arrays["seconds"]
+    return float(np.median(seconds[len(seconds) // 2 :]))
+
+
+def _total_seconds(row: Row) -> float:
+    return float(row.arrays["seconds"].sum())
+
+
+def _timed(tables: Tables, reg: float, potentials: str = "kept") -> Table:
+    return tables["runtime"].where(sweep="lambda", reg=reg, potentials=potentials)
+
+
+@claim("9a", "A step takes less time with a smaller α", "runtime")
+def faster_with_alpha(tables: Tables, profile: Profile) -> Finding:
+    part = tables["runtime"].where(sweep="alpha")
+    return trend(by_setting(part, "alpha", _seconds), "time of a step with α", rising=True)
+
+
+@claim("9b", "A step takes less time with a larger λ", "runtime")
+def faster_with_reg(tables: Tables, profile: Profile) -> Finding:
+    measured = {reg: _timed(tables, reg).by_seed(_total_seconds) for reg in runtime.REGS}
+    return trend(measured, "time of the whole run with λ", rising=False)
+
+
+_AMORTISED = 300  # steps
+
+
+@claim("9c", "The cost of a small λ is amortised in the end", "runtime")
+def amortised(tables: Tables, profile: Profile) -> Finding:
+    if profile.timed_steps < _AMORTISED:
+        return Finding.absent(f"needs runs of {_AMORTISED} steps or more")
+    found = ratios(_timed(tables, 0.1), _timed(tables, 1.0), lambda row: float(np.median(tail(row, "seconds"))))
+    return below(found.values(), 1.5, "final time of a step, λ = 0.1 over λ = 1")
+
+
+@claim("9d", "Keeping potentials saves up to about a factor of 10", "runtime")
+def potentials_save(tables: Tables, profile: Profile) -> Finding:
+    gains = []
+    for reg in runtime.COLD_REGS:
+        kept = {row.keys["seed"]: row.arrays["metric_seconds"] for row in _timed(tables, reg, "kept")}
+        anew = _timed(tables, reg, "anew").where(seed=lambda seed, known=kept: seed in known)
+
+        def gain(row: Row, known: dict[int, Any] = kept) -> float:
+            return float((runtime.smooth(row.arrays["metric_seconds"]) / runtime.smooth(known[row.keys["seed"]])).max())
+
+        gains.append(anew.by_seed(gain))
+    return above(worst_of(gains), 5.0, "largest factor over the steps of a run, better of λ = 0.1 and 1")
+
+
+@claim("9e", "λ = ∞ is the fastest", "runtime")
+def independent_fastest(tables: Tables, profile: Profile) -> Finding:
+    fastest = _timed(tables, math.inf).by_seed(_total_seconds)
+    others = [_timed(tables, reg).by_seed(_total_seconds) for reg in runtime.REGS if math.isfinite(reg)]
+    found = worst_of([{s: other[s] / fastest[s] for s in other.keys() & fastest.keys()} for other in others], np.min)
+    return above(found, 1.0, "time of the fastest other λ over that of λ = ∞")
+
+
+# ---- 10: sharpness ----
+
+
+@claim("10a", "Sinkhorn distances are exact where one distribution has no entropy", "sharpness")
+def exact_without_entropy(tables: Tables, profile: Profile) -> Finding:
+    part = tables["sharpness"].where(entropy=0.0)
+    flags = flags_by_seed(part, lambda row: bool(np.abs(row.arrays["relative_error"]).max() <= 1e-5))
+    return share(flags, "boxes at zero entropy with all relative errors under 1e-5")
+
+
+@claim("10b", "The relative error rises with the smaller entropy, for all λ and dimensions", "sharpness")
+def error_rises_with_entropy(tables: Tables, profile: Profile) -> Finding:
+    found = []
+    for dimension in sharpness.DIMENSIONS:
+        for reg in sharpness.REGS:
+            part = tables["sharpness"].where(dimension=dimension, reg=reg)
+            medians = by_setting(part, "entropy", lambda row: float(np.median(row.arrays["relative_error"])))
+            seeds = set.intersection(*(set(measured) for measured in medians.values()))
+            entropies = sorted(medians)
+            found.append({s: rank_correlation(entropies, [medians[e][s] for e in entropies]) for s in sorted(seeds)})
+    return above(worst_of(found, np.min), 0.9, "rank correlation of the median error with entropy, worst of the panels")
+
+
+# ---- 11: distances against differences of values ----
+
+
+_INVISIBLE = 0.01  # a thousandth of the largest value: not to be seen on the box plot
+
+
+def first_bound(row: Row, probes: tuple[int, ...]) -> int:
+    """The step (from 1) from which on the box of d̂ − ΔV is not below 0; a large number if never."""
+    good = row.arrays["boxes"][:, 2] >= -_INVISIBLE  # the lower quartile
+    if not good[-1]:
+        return 10**6
+    first = len(good) - int(np.argmin(good[::-1])) if not good.all() else 0
+    return probes[first] + 1
+
+
+def _bounds_within(n: int, steps: int) -> Callable[[Tables, Profile], Finding]:
+    def decide(tables: Tables, profile: Profile) -> Finding:
+        from .distance_vs_value import PROBES
+
+        flags = flags_by_seed(tables["distance-vs-value"].where(n=n), lambda row: first_bound(row, PROBES) <= steps)
+        return share(flags, f"runs where the box of d̂ − ΔV is above −0.01 from step {steps} on or sooner")
+
+    return decide
+
+
+claim("11a", "With n = 1, d̂ bounds differences of values after about 30 steps", "distance-vs-value")(
+    _bounds_within(1, 41)
+)
+claim("11b", "With n = 5, d̂ bounds differences of values after one step", "distance-vs-value")(_bounds_within(5, 2))
+
+
+@claim("11c", "The bound is weaker for a larger λ", "distance-vs-value")
+def weaker_with_reg(tables: Tables, profile: Profile) -> Finding:
+    part = tables["distance-vs-value"].where(n=5)
+    measured = by_setting(part, "reg", lambda row: float(row.arrays["boxes"][-1, 3]))
+    return trend(measured, "final median of d̂ − ΔV with λ", rising=True)
+
+
+# ---- 12: the third family ----
+
+
+def _third(tables: Tables, sweep: str) -> Table:
+    return tables["third-family"].where(sweep=sweep)
+
+
+@claim("12a", "Third family: a smaller α is slower at first", "third-family")
+def third_slower(tables: Tables, profile: Profile) -> Finding:
+    return trend(by_setting(_third(tables, "alpha"), "alpha", early), "early error with α", rising=False)
+
+
+@claim("12b", "Third family: a smaller α has a smaller limsup of the error", "third-family")
+def third_limsup(tables: Tables, profile: Profile) -> Finding:
+    return trend_in_the_limit(_third(tables, "alpha"), "alpha", limsup, "limsup of the error with α")
+
+
+_rises("12c", "Third family: the metric gap rises with λ", "third-family", "reg", "metric_gap", sweep="lambda")
+_rises("12d", "Third family: the number of classes rises with λ", "third-family", "reg", "n_classes", sweep="lambda")
+
+
+@claim("12e", "Third family: optimality curves are nearly the same for all λ", "third-family")
+def third_same(tables: Tables, profile: Profile) -> Finding:
+    found = distance_of_curves(_third(tables, "lambda"), "reg", 0.0)
+    return below(found, 0.05, "mean difference of error curves from λ = 0, over the first error; worst λ")
+
+
+@claim("12f", "Third family: with a budget of classes λ = ∞ is clearly worse than λ = 0.1", "third-family")
+def third_budget(tables: Tables, profile: Profile) -> Finding:
+    part = _third(tables, "budget")
+    found = ratios(part.where(reg=math.inf), part.where(reg=0.1), level())
+    return above(found.values(), 1.2, "error, λ = ∞ over λ = 0.1")
+
+
+@claim("12g", "With λ = ∞ and a budget, the policy is farther from the optimum on the third MDP than on the others",
+       "value-functions")  # fmt: skip
+def third_values(tables: Tables, profile: Profile) -> Finding:
+    def relative(row: Row) -> float:
+        best = row.arrays["optimal_value"]
+        return float(np.abs(best - row.arrays["value"]).max() / best.max())
+
+    by_mdp = by_setting(tables["value-functions"], "mdp", relative)
+    third = by_mdp["third"]
+    rest = (by_mdp["first"], by_mdp["second"])
+    found = worst_of([{s: third[s] - other[s] for s in third.keys() & other.keys()} for other in rest], np.min)
+    return above(found, 0.0, "error over the largest value, third MDP less the worse of the others")
+
+
+@claim("12h", "Third family: a smaller α oscillates less", "third-family")
+def third_steadier(tables: Tables, profile: Profile) -> Finding:
+    return trend_in_the_limit(_third(tables, "alpha"), "alpha", wobble, "wobble of the error with α")
+
+
+@claim("12i", "Third family: the final level of the metric gap falls with α", "third-family")
+def third_gap(tables: Tables, profile: Profile) -> Finding:
+    return trend_in_the_limit(_third(tables, "alpha"), "alpha", level("metric_gap"), "metric gap with α")
+
+
+CLAIMS.sort(key=lambda one: (int(one.name.rstrip(ascii_lowercase)), one.name))
+
+# Why we think that a claim fails, shown beside it where it does.
+REASONS: dict[str, str] = {}

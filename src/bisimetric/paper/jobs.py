@@ -1,0 +1,209 @@
+"""One run of an experiment: what is computed, its id, and its result as named arrays.
+
+A job holds settings only. Its id is a hash of all of them, so that two figures that need the same run share it, and a
+result is found again after a stop.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .. import policy_iteration, problems
+from ..aggregation import Aggregation
+from ..kernels.select import engine
+from ..model import MDP
+from ..operator import MetricOperator
+from ..policy_iteration import LoopState, Settings, Step
+from ..schedules import StepSize
+from ..transport import Exact, Family, Independent, Sinkhorn, Transport
+from .settings import NOISE, SWEEPS
+
+Arrays = dict[str, NDArray[Any]]
+
+CURVES = tuple(field.name for field in fields(Step) if field.name != "k")
+QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A generated MDP."""
+
+    name: str
+    arguments: tuple[tuple[str, Any], ...]
+
+    @classmethod
+    def of(cls, name: str, **arguments: Any) -> Problem:
+        return cls(name, tuple(sorted(arguments.items())))
+
+    def build(self) -> MDP:
+        mdp: MDP = getattr(problems, self.name)(**dict(self.arguments))
+        return mdp
+
+
+@dataclass(frozen=True)
+class PolicyJob:
+    """Approximate policy iteration on one MDP with one seed.
+
+    probes: steps at which the distribution of d̂ − ΔV^π over pairs of states is recorded.
+    potentials: whether the transport keeps its potentials between sweeps and steps.
+    alone: timed, so it must not share the machine.
+    """
+
+    problem: Problem
+    transport: Transport
+    aggregation: Aggregation
+    step_size: StepSize
+    seed: int
+    steps: int
+    sweeps: int = SWEEPS
+    warm: bool = True
+    noise: tuple[float, float] | None = NOISE
+    probes: tuple[int, ...] = ()
+    potentials: bool = True
+    alone: bool = False
+
+    def run(self, device: str) -> Arrays:
+        mdp = self.problem.build()
+        settings = Settings(
+            self.transport, self.aggregation, self.step_size, self.sweeps, self.warm, self.noise, self.steps,
+            self.seed, lump=False, device=device,
+        )  # fmt: skip
+        best_value, _ = policy_iteration.optimal_values(mdp)
+        state = policy_iteration.first_state(mdp, settings)
+        if not self.potentials:
+            state.operator = MetricOperator(
+                mdp.under(state.policy), self.transport, warm_state=False, device=device, dtype=settings.dtype
+            )
+        history: list[Step] = []
+        boxes: list[NDArray[np.float64]] = []
+        while len(history) < self.steps:
+            history.append(policy_iteration.advance(mdp, settings, state, best_value))
+            if history[-1].k in self.probes:
+                boxes.append(_slack(state))
+        final = policy_iteration.finish(mdp, settings, state, history, policy_iteration.RunStatus.STEPS, best_value)
+        curves = {
+            name: np.array([np.nan if (x := getattr(step, name)) is None else x for step in history], np.float64)
+            for name in CURVES
+        }
+        return {
+            **curves,
+            "boxes": np.array(boxes).reshape(-1, len(QUANTILES) + 1),
+            "optimal_value": best_value,
+            "value": final.value,
+            "abstract_value": final.abstract_value,
+            "labels": final.partition.labels,
+            "certificate": np.array(final.certificate.error),
+            "limits": np.array([theorem.error for theorem in final.theorems], np.float64),
+            "limit_sources": np.array([theorem.source for theorem in final.theorems], np.str_),
+        }
+
+
+def _slack(state: LoopState) -> NDArray[np.float64]:
+    """Quantiles of d̂ − |ΔV^π| over pairs of different states, and the share that is not negative [8]."""
+    d, V = np.asarray(state.distance), state.value
+    upper = np.triu_indices(len(V), 1)
+    slack = (d - np.abs(V[:, None] - V[None, :]))[upper]
+    return np.append(np.quantile(slack, QUANTILES), np.mean(slack >= -1e-9))
+
+
+@dataclass(frozen=True)
+class SharpnessJob:
+    """How far W^λ is above W^λ' (λ' = 0.02) on points of a sphere, over pairs of distributions.
+
+    The first distribution has the given entropy (in bits), the second ones cover evenly what lies above it.
+    """
+
+    dimension: int
+    reg: float
+    entropy: float
+    pairs: tuple[int, int]
+    seed: int
+    points: int = 32
+    radius: float = 0.5
+    reference: float = 0.02
+    alone = False
+
+    def run(self, device: str) -> Arrays:
+        rng = np.random.default_rng([self.seed, self.dimension, round(100 * self.entropy)])
+        x = rng.standard_normal((self.points, self.dimension))
+        x *= self.radius / np.linalg.norm(x, axis=1, keepdims=True)
+        d = np.sqrt(np.maximum(((x[:, None] - x[None, :]) ** 2).sum(axis=2), 0.0))
+        low, high = self.pairs
+        largest = np.log2(self.points)
+        targets = self.entropy + (largest - self.entropy) * np.arange(high) / high
+        rows = [with_entropy(rng, self.points, self.entropy) for _ in range(low)]
+        rows += [with_entropy(rng, self.points, target) for target in targets]
+        weak: Transport = Independent(1.0) if np.isinf(self.reg) else Sinkhorn(self.reg)
+        blunt, sharp = (transport_between(way, rows, low, d) for way in (weak, Sinkhorn(self.reference)))
+        exact = transport_between(Exact(), rows, low, d)
+        return {"relative_error": _relative(blunt, sharp), "reference_error": _relative(sharp, exact)}
+
+
+def _relative(value: NDArray[np.float64], reference: NDArray[np.float64]) -> NDArray[np.float64]:
+    """(value − reference)/reference, and 0 where both are 0 (twice the same point mass)."""
+    gap = value - reference
+    return np.divide(gap, reference, out=gap.copy(), where=reference > 1e-12)
+
+
+def with_entropy(rng: np.random.Generator, size: int, bits: float) -> NDArray[np.float64]:
+    """A random point of the simplex with the given entropy: a power of a uniform one, by bisection."""
+    base = np.log(rng.dirichlet(np.ones(size)))
+    if bits <= 0.0:
+        return np.asarray(np.eye(size)[int(np.argmax(base))])
+    low, high = 0.0, 1.0
+    while _entropy(_power(base, high)) > bits:
+        high *= 2.0
+    for _ in range(200):
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if _entropy(_power(base, middle)) > bits else (low, middle)
+    return _power(base, 0.5 * (low + high))
+
+
+def _power(logs: NDArray[np.float64], exponent: float) -> NDArray[np.float64]:
+    p = np.exp(exponent * (logs - logs.max()))
+    return np.asarray(p / p.sum())
+
+
+def _entropy(p: NDArray[np.float64]) -> float:
+    q = p[p > 0.0]
+    return float(-(q * np.log2(q)).sum())
+
+
+def transport_between(
+    transport: Transport, rows: list[NDArray[np.float64]], first: int, d: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Transport of each of the first distributions to each of the others, under d [first, rest]."""
+    dense = np.array(rows)
+    dense[dense < 1e-15] = 0.0  # far below what any transport here can see
+    dense /= dense.sum(axis=1, keepdims=True)
+    indptr = np.concatenate([[0], np.cumsum((dense > 0.0).sum(axis=1))])
+    indices = np.nonzero(dense)[1].astype(np.uint32)
+    family = Family(indptr, indices, dense[dense > 0.0], (np.arange(len(rows)),), d.shape[0])
+    evaluator = transport.evaluator(engine("cpu", "float64"), family, False)
+    evaluator.prepare(d, 1e-9)
+    out = np.zeros((first, len(rows)))
+    evaluator.block(0, 0, first, out)
+    return out[:, first:]
+
+
+Job = PolicyJob | SharpnessJob
+
+
+def job_id(job: Job) -> str:
+    """A name for the run: readable, and different for different settings."""
+    if isinstance(job, PolicyJob):
+        words = f"{job.problem.name}-{_word(job.transport)}-{_word(job.step_size)}-n{job.sweeps}-s{job.seed}"
+    else:
+        words = f"sharpness-{job.dimension}d-{job.reg:g}-{job.entropy:g}bits-s{job.seed}"
+    return f"{words}-{hashlib.sha256(repr(job).encode()).hexdigest()[:12]}"
+
+
+def _word(settings: object) -> str:
+    numbers = re.findall(r"[-\d.]+(?:e-?\d+)?", repr(settings))
+    return "".join([type(settings).__name__.lower(), *(numbers[:1])])

@@ -1,0 +1,167 @@
+"""Runs in parallel processes: each writes its own result, and the parent only keeps count.
+
+Processes are spawned, not forked, so that nothing compiled or threaded is copied into them. A process that dies takes
+one run with it, which is tried once more in a fresh process. Timed runs come last, one at a time.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import traceback
+from collections import deque
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import Any
+
+from ..transport import Exact, Independent
+from . import store
+from .jobs import Job, PolicyJob, job_id
+
+_TRIES = 2
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A run that could not be done."""
+
+    run: str
+    reason: str
+
+
+def cost(job: Job) -> float:
+    """About how long a run takes, in arbitrary units: for the order of the runs and the time left."""
+    if not isinstance(job, PolicyJob):
+        return 30.0
+    arguments = dict(job.problem.arguments)
+    n = int(arguments.get("n_states", 200))
+    way = job.transport
+    if isinstance(way, Independent):
+        factor = 0.1
+    elif isinstance(way, Exact):
+        factor = 1.5
+    else:
+        factor = 6.0 ** (getattr(way, "reg", 1.0) < 0.5) * getattr(way, "p", 1.0)
+    if arguments.get("mixing", 0.0) > 0.0:
+        factor *= 4.0 * n / 60.0
+    alpha = job.step_size(50, gamma=0.9, sweeps=job.sweeps, p=1.0)
+    started_anew = 1.0 if job.warm and job.potentials else 2.0
+    return job.steps * (n / 60.0) ** 2 * factor * started_anew * (0.3 + alpha) * min(job.sweeps, 14) / 14
+
+
+def run_jobs(
+    jobs: Iterable[Job],
+    folder: Path,
+    *,
+    workers: int,
+    device: str,
+    version: str,
+    done: Callable[[Job], None],
+    say: Callable[[str], None],
+) -> list[Failure]:
+    """Do all jobs and keep their results in the folder; returns those that failed. Ctrl-C stops the processes."""
+    together: list[Job] = []
+    alone: list[Job] = []
+    for job in sorted(jobs, key=cost, reverse=True):
+        (alone if job.alone else together).append(job)
+    failures = _run(together, workers, 1, folder, device, version, done, say)
+    failures += _run(alone, 1, None, folder, device, version, done, say)
+    return failures
+
+
+class _Worker:
+    def __init__(self, threads: int | None, folder: Path, device: str, version: str) -> None:
+        context = multiprocessing.get_context("spawn")
+        self.pipe, other = context.Pipe()
+        self.process = context.Process(target=_serve, args=(other, threads, str(folder), device, version), daemon=True)
+        self.process.start()
+        other.close()
+        self.job: Job | None = None
+
+    def give(self, job: Job) -> None:
+        self.job = job
+        with suppress(OSError):  # it died just now, as the next look at it will show
+            self.pipe.send(job)
+
+    def stop(self) -> None:
+        self.process.terminate()
+        self.process.join(5.0)
+        if self.process.is_alive():
+            self.process.kill()
+            self.process.join()
+        self.pipe.close()
+
+
+def _run(
+    jobs: list[Job], workers: int, threads: int | None, folder: Path, device: str, version: str,
+    done: Callable[[Job], None], say: Callable[[str], None],
+) -> list[Failure]:  # fmt: skip
+    waiting = deque(jobs)
+    tries: dict[str, int] = {}
+    failures: list[Failure] = []
+    crew: list[_Worker] = []
+    try:
+        while waiting or any(worker.job is not None for worker in crew):
+            for worker in [w for w in crew if w.job is None and not w.process.is_alive()]:
+                crew.remove(worker)
+            idle = [worker for worker in crew if worker.job is None]
+            while waiting and (idle or len(crew) < workers):
+                if not idle:
+                    crew.append(_Worker(threads, folder, device, version))
+                    idle.append(crew[-1])
+                idle.pop().give(waiting.popleft())
+            ready = wait([worker.pipe for worker in crew if worker.job is not None], timeout=1.0)
+            for worker in [w for w in crew if w.pipe in ready]:
+                job = worker.job
+                assert job is not None
+                try:
+                    error = worker.pipe.recv()
+                except (EOFError, OSError):  # the process is gone
+                    crew.remove(worker)
+                    worker.process.join()
+                    name = job_id(job)
+                    tries[name] = tries.get(name, 0) + 1
+                    reason = f"its process died (exit status {worker.process.exitcode})"
+                    if tries[name] < _TRIES:
+                        say(f"{name}: {reason}; trying once more.")
+                        waiting.append(job)
+                    else:
+                        failures.append(Failure(name, reason + " twice"))
+                        done(job)
+                    continue
+                worker.job = None
+                if error is not None:
+                    failures.append(Failure(job_id(job), error))
+                done(job)
+    finally:
+        for worker in crew:
+            worker.stop()
+    return failures
+
+
+def _serve(pipe: Connection[Any, Any], threads: int | None, folder: str, device: str, version: str) -> None:
+    """What a process does: runs one after the other, until told to stop."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
+    from ..kernels.select import set_threads
+
+    set_threads(threads)
+    while True:
+        try:
+            job = pipe.recv()
+        except EOFError:
+            return
+        try:
+            store.save(Path(folder), job, job.run(device), device, version)
+            answer = None
+        except Exception as error:
+            answer = " ".join(f"{type(error).__name__}: {error}".split())
+            if os.environ.get("BISIMETRIC_TRACEBACKS"):
+                traceback.print_exc()
+        try:
+            pipe.send(answer)
+        except OSError:  # the parent is gone
+            return
