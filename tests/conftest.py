@@ -60,6 +60,16 @@ PSEUDO_METRICS = ("line", "paths")
 ROWS = ("simplex", "equal", "integers", "points", "tiny")
 
 
+_ABOUT_THE_CPU = ("test_threads_and_blocks", "test_interrupts_within_a_sweep", "test_a_failing_unit")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """On the CUDA path, leave out what is about the CPU's threads and units of work."""
+    for item in items:
+        if DEVICE != "cpu" and item.name.startswith(_ABOUT_THE_CPU):
+            item.add_marker(pytest.mark.skip(reason="about the CPU's threads and units of work"))
+
+
 def name(transport: bm.Transport) -> str:
     """A short name of a transport, for the list of tests."""
     text = type(transport).__name__.lower()

@@ -106,7 +106,7 @@ class PolicyJob:
 
 def _slack(state: LoopState) -> NDArray[np.float64]:
     """Quantiles of d̂ − |ΔV^π| over pairs of different states, and the share that is not negative [8]."""
-    d, V = np.asarray(state.distance), state.value
+    d, V = state.operator.engine.to_host(state.distance), state.value
     upper = np.triu_indices(len(V), 1)
     slack = (d - np.abs(V[:, None] - V[None, :]))[upper]
     return np.append(np.quantile(slack, QUANTILES), np.mean(slack >= -1e-9))
