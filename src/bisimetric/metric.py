@@ -253,7 +253,7 @@ def start_distance(
 ) -> NDArray[Any]:
     """0, or a copy of an earlier distance, with what was kept of it handed to the operator."""
     engine = operator.engine
-    d = engine.xp.zeros((operator.n_states, operator.n_states), engine.dtype)
+    d: NDArray[Any] = engine.xp.zeros((operator.n_states, operator.n_states), engine.dtype)
     if warm is not None:
         source = warm.warm if isinstance(warm, MetricSolution) else warm
         n = operator.n_states if lumping is None else lumping.n_states

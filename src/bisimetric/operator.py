@@ -327,7 +327,7 @@ class MetricOperator:
         kernels, rewards = self.engine.kernels, self._rewards
         states, pointers, label_sets = self._tables
         xp, real = self.engine.xp, self.engine.dtype if self.engine.on_device else np.dtype(np.float64)
-        acc = xp.zeros((s1 - s0, self.n_states), real)
+        acc: NDArray[Any] = xp.zeros((s1 - s0, self.n_states), real)
         weights = self.c_R, self.c_T
         if self.match == "hausdorff":
             a0, a1 = int(self._pointers[s0]), int(self._pointers[s1])

@@ -36,7 +36,7 @@ class Rows:
         self.indptr, self.indices = xp.asarray(indptr), xp.asarray(np.ascontiguousarray(indices, np.uint32))
         self._host = indptr, indices
         self._arrays: dict[str, Any] = {}
-        self._slots: dict[int, Any] = {}
+        self._slots: dict[int, tuple[Any, Any, Any, Any]] = {}
         self._rooms: dict[str, Any] = {}
         self.extents = [xp.asarray(np.stack([indptr[g], self.sizes[g]], axis=1).astype(np.uint32)) for g in groups]
         self.set_probs(probs)
