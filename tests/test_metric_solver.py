@@ -229,3 +229,18 @@ def test_arguments_are_never_changed(one_thread):
     solution = bm.solve_metric(mdp.under(policy))
     with pytest.raises(ValueError, match="read-only"):
         solution.distance[0, 0] = 1.0
+
+
+@pytest.mark.parametrize(
+    "transport",
+    [bm.Exact(), bm.Sinkhorn(0.3, cost="value"), bm.Independent(), bm.KLBall(0.2), bm.KLBall(0.5), bm.KLBall(1.0),
+     bm.KLBall(0.5, p=2.0)],
+    ids=str,
+)  # fmt: skip
+@pytest.mark.parametrize(("seed", "n", "support"), [(0, 8, 3), (4, 15, 5), (5, 15, 5)])
+def test_a_loose_solution_is_within_its_error_of_a_tight_one(transport, seed, n, support):
+    """Also where balls hardly bind, so that a plan's KL must be known well to know whether it is allowed."""
+    chain = random_chain(seed, n, gamma=0.9, support=support)
+    loose, tight = (bm.solve_metric(chain, transport, tol=tol) for tol in (1e-4, 1e-7))
+    assert loose.converged
+    assert np.abs(loose.distance - tight.distance).max() <= loose.error + tight.error

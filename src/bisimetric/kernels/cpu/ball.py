@@ -49,40 +49,67 @@ def _next_trial(log_reg, miss, last_reg, last_miss, low, high):
 
 
 @kernel
+def _rounded(n, m, part, a, b, plan):
+    """(⟨ω̃, C⟩, KL(ω̃ ‖ a⊗b)) of the plan made feasible: excess columns are cut, what is missing is spread."""
+    columns = np.zeros(m)
+    for i in range(n):
+        for j in range(m):
+            columns[j] += plan[i * m + j]
+    for j in range(m):
+        columns[j] = min(1.0, b[j] / columns[j]) if columns[j] > 0.0 else 0.0
+    short_a, short_b = a.copy(), b.copy()
+    for i in range(n):
+        for j in range(m):
+            mass = plan[i * m + j] * columns[j]
+            short_a[i] -= mass
+            short_b[j] -= mass
+    missing = 0.0
+    for i in range(n):
+        short_a[i] = max(short_a[i], 0.0)
+        missing += short_a[i]
+    cost, kl = 0.0, 0.0
+    for i in range(n):
+        for j in range(m):
+            mass = plan[i * m + j] * columns[j]
+            if missing > 0.0:
+                mass += short_a[i] * max(short_b[j], 0.0) / missing
+            cost += mass * part[i * m + j]
+            if mass > 0.0:
+                kl += mass * (np.log(mass / a[i]) - np.log(b[j]))
+    return cost, max(kl, 0.0)
+
+
+@kernel
 def _ball_pair(
     n, m, part, radius, a, b, logs, plan, vec, matrix, real, link, kept, start, top, tol, limit, accuracy
 ):  # fmt: skip
     """Search λ until KL = radius; returns (value, error, iterations).
 
     For each λ, value_λ − λ·radius is a lower bound on the answer (Lagrange) and is returned at its
-    best. A plan with KL ≤ radius is an upper bound; the product plan always is one. Between
-    them lies the answer. kept[start] is log λ, kept[start + 1:] is log y.
+    best. Above: the plan made feasible, and mixed with the product plan, whose KL is 0, until its KL, which is
+    convex, is within the radius. Between them lies the answer. kept[start] is log λ, kept[start + 1:] is log y.
     """
     # Below the floor a plan costs at most λ (log n + log m) more than the exact one.
     least = 0.3 * accuracy / (np.log(n) + np.log(m))
     floor, ceiling = np.log(min(max(least, 1e-8 * top), 1e-3 * top)), np.log(1e7 * top)
     low, high = floor, ceiling
     log_reg = min(max(kept[start], floor), ceiling) if not np.isnan(kept[start]) else np.log(0.1 * top)
-    best, upper = 0.0, 0.0
+    best, product = 0.0, 0.0
     for i in range(n):
         for j in range(m):
-            upper += a[i] * b[j] * part[i * m + j]
+            product += a[i] * b[j] * part[i * m + j]
+    upper = product
     iterations = 0
     last_reg, last_miss = np.nan, np.nan
     for _ in range(80):
         reg = np.exp(log_reg)
-        more, error = log_pair(n, m, part, reg, a, b, logs, plan, vec, matrix, real, link, kept, start + 1, tol, limit)
+        more, _ = log_pair(n, m, part, reg, a, b, logs, plan, vec, matrix, real, link, kept, start + 1, tol, limit)
         iterations += more
-        cost = 0.0
-        for k in range(n * m):
-            cost += plan[k] * part[k]
-        value = dual_value(n, m, a, b, logs[0], logs[1], reg)
-        kl = max((value - cost) / reg, 0.0)
-        best = max(best, value - reg * radius)
+        cost, kl = _rounded(n, m, part, a, b, plan)
+        best = max(best, dual_value(n, m, a, b, logs[0], logs[1], reg) - reg * radius)
+        part_kept = min(1.0, radius / kl) if kl > 0.0 else 1.0
+        upper = min(upper, part_kept * cost + (1.0 - part_kept) * product)
         if kl <= radius:
-            # Made feasible, the plan costs up to e·top more; its KL changes by e times log(ω/a⊗b), which is at
-            # most 2 top/λ, and a KL above the radius costs λ for each unit.
-            upper = min(upper, cost + 3.0 * error * top + reg * error * error)
             high = log_reg
         else:
             low = log_reg
@@ -158,33 +185,6 @@ def ball_block(
 
 
 @kernel
-def _rounded_cost(n, m, part, a, b, plan):
-    """⟨ω̃, C⟩ for the plan made feasible: excess columns are cut, what is missing is spread."""
-    columns = np.zeros(m)
-    for i in range(n):
-        for j in range(m):
-            columns[j] += plan[i * m + j]
-    for j in range(m):
-        columns[j] = min(1.0, b[j] / columns[j]) if columns[j] > 0.0 else 0.0
-    short_a, short_b = np.empty(n), b.copy()
-    total, missing = 0.0, 0.0
-    for i in range(n):
-        row = 0.0
-        for j in range(m):
-            mass = plan[i * m + j] * columns[j]
-            row += mass
-            short_b[j] -= mass
-            total += mass * part[i * m + j]
-        short_a[i] = max(a[i] - row, 0.0)
-        missing += short_a[i]
-    if missing > 0.0:
-        for i in range(n):
-            for j in range(m):
-                total += short_a[i] * max(short_b[j], 0.0) / missing * part[i * m + j]
-    return total
-
-
-@kernel
 def _transformed_value(n, m, part, a, b, f):
     """⟨f, a⟩ + ⟨g, b⟩ after two C-transforms, which make any f dual feasible and improve it."""
     total = 0.0
@@ -251,7 +251,7 @@ def bounds_block(
                 for i in range(n):
                     logs[0, i] = strength * (logs[0, i] - np.log(pa[i]))
                 low = max(_transformed_value(n, m, part, pa, pb, logs[0]), 0.0)
-                high = _rounded_cost(n, m, part, pa, pb, plan)
+                high, _ = _rounded(n, m, part, pa, pb, plan)
             if b > a:
                 lower[a - a0, b] = low if inv_p == 1.0 else low**inv_p
                 upper[a - a0, b] = high if inv_p == 1.0 else high**inv_p

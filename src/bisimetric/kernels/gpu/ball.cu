@@ -19,8 +19,43 @@ DEVICE inline double next_trial(double log_reg, double miss, double last_reg, do
   return low < guess && guess < high ? guess : 0.5 * (low + high);
 }
 
-// Search λ until KL = radius. For each λ, value_λ − λ·radius bounds the answer from below (Lagrange); a plan with
-// KL ≤ radius bounds it from above. Returns the best lower bound; s.log_y and log_reg are the start and the end.
+// ⟨ω̃, C⟩ and KL(ω̃ ‖ a⊗b) of the plan in s.kernel made feasible: excess columns are cut, what is missing is spread.
+template <int L> DEVICE double rounded(const Scaling& s, double& kl) {
+  const int n = s.n, m = s.m, lane = lane_of(L);
+  double* cut = s.q;
+  double* short_a = s.x;
+  double* short_b = s.y;
+  for (int j = lane; j < m; j += L) {
+    double total = 0.0;
+    for (int i = 0; i < n; ++i) total += s.kernel[i * s.ld + j];
+    cut[j] = total > 0.0 ? fmin(1.0, s.b[j] / total) : 0.0;
+    short_b[j] = fmax(s.b[j] - total * cut[j], 0.0);
+  }
+  sync<L>();
+  double missing = 0.0;
+  for (int i = lane; i < n; i += L) {
+    double row = 0.0;
+    for (int j = 0; j < m; ++j) row += s.kernel[i * s.ld + j] * cut[j];
+    short_a[i] = fmax(s.a[i] - row, 0.0);
+    missing += short_a[i];
+  }
+  sync<L>();
+  missing = sum<L>(missing);
+  double total = 0.0, entropy = 0.0;
+  for (int i = 0; i < n; ++i)
+    for (int j = lane; j < m; j += L) {
+      double mass = s.kernel[i * s.ld + j] * cut[j];
+      if (missing > 0.0) mass += short_a[i] * short_b[j] / missing;
+      total += mass * s.cost[i * s.ld + j];
+      if (mass > 0.0) entropy += mass * (log(mass / s.a[i]) - log(s.b[j]));
+    }
+  sync<L>();
+  kl = fmax(sum<L>(entropy), 0.0);
+  return sum<L>(total);
+}
+
+// Search λ until KL = radius. For each λ, value_λ − λ·radius bounds the answer from below (Lagrange). From above: the
+// plan made feasible, and mixed with the product plan until its KL, which is convex, is within the radius. Returns the best lower bound; s.log_y and log_reg are the start and the end.
 template <int L>
 DEVICE double ball_pair(const Scaling& s, double radius, const i64* row_mass, const i64* column_mass, bool& warm,
                         double& log_reg, double top, double tol, int limit, double accuracy, double& gap,
@@ -31,18 +66,19 @@ DEVICE double ball_pair(const Scaling& s, double radius, const i64* row_mass, co
   log_reg = warm ? fmin(fmax(log_reg, floor), ceiling) : log(0.1 * top);
   for (int i = 0; i < s.n; ++i)
     for (int j = lane_of(L); j < s.m; j += L) part += s.a[i] * s.b[j] * s.cost[i * s.ld + j];
-  double upper = sum<L>(part);
+  const double product = sum<L>(part);
+  double upper = product;
   for (int trial = 0; trial < 80; ++trial) {
     const double reg = exp(log_reg);
     double error;
     iterations += log_pair<L>(s, reg, row_mass, column_mass, warm, tol, limit, error);
     warm = true;
-    const double cost = plan_cost<L>(s), value = dual_value<L>(s, reg), kl = fmax((value - cost) / reg, 0.0);
+    const double value = dual_value<L>(s, reg);
+    double kl;
+    const double cost = rounded<L>(s, kl), share = kl > radius ? radius / kl : 1.0;
     best = fmax(best, value - reg * radius);
-    if (kl <= radius) {
-      upper = fmin(upper, cost + 3.0 * error * top + reg * error * error);
-      high = log_reg;
-    } else low = log_reg;
+    upper = fmin(upper, share * cost + (1.0 - share) * product);
+    if (kl <= radius) high = log_reg; else low = log_reg;
     if (upper - best <= accuracy || high - low < 1e-14) break;
     if (high <= floor) {  // the ball holds even this nearly exact plan: it does not bind
       const WideTree t = wide_tree(s.tree, s.n, s.m, s.cost, s.ld);
@@ -124,39 +160,6 @@ ball_pairs(PAIR_ARGUMENTS, const i64* mass, const real* cost, double radius, con
   );
 }
 
-// ⟨ω̃, C⟩ for the plan made feasible: excess columns are cut, what is missing is spread.
-template <int L> DEVICE double rounded_cost(const Scaling& s) {
-  const int n = s.n, m = s.m, lane = lane_of(L);
-  double* cut = s.q;
-  double* short_a = s.x;
-  double* short_b = s.y;
-  for (int j = lane; j < m; j += L) {
-    double total = 0.0;
-    for (int i = 0; i < n; ++i) total += s.kernel[i * s.ld + j];
-    cut[j] = total > 0.0 ? fmin(1.0, s.b[j] / total) : 0.0;
-    short_b[j] = fmax(s.b[j] - total * cut[j], 0.0);
-  }
-  sync<L>();
-  double total = 0.0, missing = 0.0;
-  for (int i = lane; i < n; i += L) {
-    double row = 0.0;
-    for (int j = 0; j < m; ++j) {
-      const double part = s.kernel[i * s.ld + j] * cut[j];
-      row += part;
-      total += part * s.cost[i * s.ld + j];
-    }
-    short_a[i] = fmax(s.a[i] - row, 0.0);
-    missing += short_a[i];
-  }
-  sync<L>();
-  missing = sum<L>(missing);
-  if (missing > 0.0)
-    for (int i = lane; i < n; i += L)
-      for (int j = 0; j < m; ++j) total += short_a[i] * short_b[j] / missing * s.cost[i * s.ld + j];
-  sync<L>();
-  return sum<L>(total);
-}
-
 // ⟨f, a⟩ + ⟨g, b⟩ after two C-transforms of f (in s.log_x), which make it dual feasible and improve it.
 template <int L> DEVICE double transformed_value(const Scaling& s) {
   double total = 0.0;
@@ -209,7 +212,8 @@ DEVICE void bound_all(const Pairs& q, Tally* tally, const i64* mass, const real*
       for (int i = lane; i < n; i += L) s.log_x[i] = strength * (s.log_x[i] - log(s.a[i]));
       sync<L>();
       low = fmax(transformed_value<L>(s), 0.0);
-      high = rounded_cost<L>(s);
+      double unused;
+      high = rounded<L>(s, unused);
     }
     if (lane == 0) {
       // Stored numbers may be rounded towards the truth; what that takes away is given back.
