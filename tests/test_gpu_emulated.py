@@ -237,3 +237,18 @@ def test_errors_of_the_device_are_explained():
     operator.evaluator.enqueue = fail
     with pytest.raises(bm.DeviceError, match="out of device memory"):
         operator.sweep(np.zeros((10, 10)))
+
+
+@pytest.mark.parametrize("reg", [1.0, 0.1, 0.02])
+def test_dense_rows_equal_those_of_the_cpu(reg):
+    """Matrix products, with momentum for slow pairs, and the few that are left to the other kernel."""
+    n = 40
+    mdp = bm.problems.chain(n_states=n, n_classes=4, seed=0, mixing=0.3)
+    rows = mdp.under(mdp.uniform_policy()).rows.matrix().toarray()
+    assert family_of(rows).dense()
+    points = np.random.default_rng(0).random((n, 3))
+    d = 3.0 * np.sqrt(((points[:, None] - points[None]) ** 2).sum(axis=2))
+    for transport in (bm.Sinkhorn(reg), bm.Sinkhorn(reg, cost="value")):
+        (ours, report), (theirs, _) = (table_on(where, transport, rows, d, accuracy=1e-9) for where in ("cuda", "cpu"))
+        assert report.error <= 1e-9
+        assert np.abs(ours - theirs).max() <= 1e-8

@@ -75,16 +75,21 @@ def dense_sinkhorn_block(
     return iterations, worst, xp.concatenate(left)
 
 
+_PACE = 4  # a pair's progress, in numbers of 8 bytes
+
+
 def _scale(
-    matrix: Any, row_of: Any, column_of: Any, kernel: Any, y: Any, tol: float, limit: int
+    matrix: Any, row_of: Any, column_of: Any, kernel: Any, y: Any, tol: float, limit: int, past: Any = None
 ) -> tuple[Any, Any, int]:
     """Scale y [pairs, S] in place until the columns are within tol; returns (x, errors, iterations).
 
-    Where less than half of the pairs are still at work, they go on among themselves.
+    Where less than half of the pairs are still at work, they go on among themselves. `past` is what the recurrence of
+    slow pairs needs: the y before the last, and each pair's progress.
     """
     xp = cupy()
     n_states, dtype = matrix.shape[1], matrix.dtype
     x, q = xp.empty_like(y), xp.empty_like(y)
+    previous, paces = (y.copy(), xp.zeros((len(y), _PACE))) if past is None else past
     errors = xp.empty(len(y), dtype)
     active = xp.zeros(1, np.int32)
     iterations = done = 0
@@ -95,7 +100,8 @@ def _scale(
         xp.matmul(x, kernel, out=q)
         active.fill(0)
         launch("dense.cu", "columns_corrected", dtype, *_over_pairs(len(y)), (
-            matrix, column_of, np.int64(len(y)), np.int64(n_states), q, y, np.float64(tol), errors, active,
+            matrix, column_of, np.int64(len(y)), np.int64(n_states), q, y, previous, paces, np.float64(tol), errors,
+            active,
         ))  # fmt: skip
         done += 1
         iterations += len(y)
@@ -107,8 +113,10 @@ def _scale(
         if count == 0:
             return x, errors, iterations
         if count <= 0.6 * len(y) and len(y) > 64:
-            slow = xp.flatnonzero(errors > tol)
-            y_slow = y[slow]
-            x_slow, errors_slow, more = _scale(matrix, row_of[slow], column_of[slow], kernel, y_slow, tol, limit - done)
+            slow = xp.flatnonzero(~(errors <= tol))
+            y_slow, left = y[slow], limit - done
+            x_slow, errors_slow, more = _scale(
+                matrix, row_of[slow], column_of[slow], kernel, y_slow, tol, left, (previous[slow], paces[slow])
+            )
             x[slow], y[slow], errors[slow] = x_slow, y_slow, errors_slow
             return x, errors, iterations + more
