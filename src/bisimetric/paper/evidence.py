@@ -1,8 +1,8 @@
 """Rules that turn measurements over seeds into a verdict.
 
 A number is measured for each seed; its mean over seeds is the effect, with a 95 % interval (Student's t). Each rule
-says what of effect and interval makes a claim hold or fail, and was fixed before the results were looked at. All else
-is undecided, and so is what rests on fewer than two seeds.
+says what of effect and interval makes a claim hold or fail. All else is undecided, and so is what rests on fewer than
+two seeds.
 """
 
 from __future__ import annotations
