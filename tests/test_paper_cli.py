@@ -508,3 +508,18 @@ def test_the_page_says_which_variant_it_is_of(tmp_path, monkeypatch):
 
 def save_nothing(drawing, folder, name):
     (folder / f"{name}.svg").write_text("<svg/>")
+
+
+def test_a_time_limit_keeps_what_is_done(tmp_path, monkeypatch, capsys):
+    """Time is up before the first run ends: nothing is lost, the status is not 0, and the same command goes on."""
+    monkeypatch.setitem(settings.PROFILES, "quick", TINY)
+    out = tmp_path / "results"
+    arguments = ["paper", "run", SMALLEST, "--out", str(out), "--no-report", "--workers", "1"]
+    assert run([*arguments, "--time-limit", "1e-9"]) == 1
+    assert "the time is up" in capsys.readouterr().err
+    assert (out / "settings.json").exists()
+    assert run([*arguments, "--time-limit", "10"]) == 0
+    assert not experiments.missing(experiments.jobs_of([SMALLEST], TINY, TEXT), out, print)
+    for limit in ("0", "-1", "nan"):
+        assert run([*arguments, "--time-limit", limit]) == 2
+        assert "--time-limit" in capsys.readouterr().err

@@ -62,6 +62,7 @@ def run(
     profile: str = "quick",
     out: Path = Path("paper-results"),
     workers: int | None = None,
+    time_limit: float | None = None,
     device: str = "cpu",
     rule: str = "radius",
     concentration: str = "1",
@@ -79,6 +80,7 @@ def run(
     profile: quick (60 states, 3 seeds; minutes) or full (200 states, 10 seeds; hours on few cores).
     out: results folder.
     workers: processes (default: one per core).
+    time_limit: minutes after which to stop; the shortest runs come first then.
     device: where to compute.
     rule: radius (the paper's Algorithm 1) or diameter (its authors' runs).
     concentration: 1 (uniform on the simplex, the text) or 1/N (its authors' runs).
@@ -101,6 +103,8 @@ def run(
         raise BadInputError(f"--profile {profile}: must be one of {', '.join(PROFILES)}.")
     if workers is not None and workers < 1:
         raise BadInputError(f"--workers must be at least 1; got {workers}.")
+    if time_limit is not None and not time_limit > 0.0:
+        raise BadInputError(f"--time-limit must be a positive number of minutes; got {time_limit}.")
     engine(device, "float64")  # refuses what is not there
     if report:
         pages.check_matplotlib()
@@ -117,8 +121,12 @@ def run(
         try:
             with _progress(left) as done:
                 failures = pool.run_jobs(
-                    left, out, workers=workers or threads(), device=device, version=__version__, done=done, say=say
-                )
+                    left, out, workers=workers or threads(), device=device, version=__version__, done=done, say=say,
+                    seconds=None if time_limit is None else 60.0 * time_limit,
+                )  # fmt: skip
+        except TimeoutError:
+            say(f"bisimetric: the time is up; finished runs are kept in {out}, and the same command goes on.")
+            return 1
         except KeyboardInterrupt:
             say(f"bisimetric: interrupted; finished runs are kept in {out}, and the same command goes on from there.")
             return 130

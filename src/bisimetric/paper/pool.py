@@ -6,9 +6,11 @@ one run with it, which is tried once more in a fresh process. Timed runs come la
 
 from __future__ import annotations
 
+import math
 import multiprocessing
 import os
 import signal
+import time
 import traceback
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -62,14 +64,20 @@ def run_jobs(
     version: str,
     done: Callable[[Job], None],
     say: Callable[[str], None],
+    seconds: float | None = None,
 ) -> list[Failure]:
-    """Do all jobs and keep their results in the folder; returns those that failed. Ctrl-C stops the processes."""
+    """Do all jobs and keep their results in the folder; returns those that failed. Ctrl-C stops the processes.
+
+    The longest runs come first, so that all processes end about together. With a limit in seconds the shortest do,
+    so that many are done when the time is up; those under way are then stopped, and TimeoutError is raised.
+    """
     together: list[Job] = []
     alone: list[Job] = []
-    for job in sorted(jobs, key=cost, reverse=True):
+    for job in sorted(jobs, key=cost, reverse=seconds is None):
         (alone if job.alone else together).append(job)
-    failures = _run(together, workers, 1, folder, device, version, done, say)
-    failures += _run(alone, 1, None, folder, device, version, done, say)
+    end = math.inf if seconds is None else time.monotonic() + seconds
+    failures = _run(together, workers, 1, folder, device, version, done, say, end)
+    failures += _run(alone, 1, None, folder, device, version, done, say, end)
     return failures
 
 
@@ -98,7 +106,7 @@ class _Worker:
 
 def _run(
     jobs: list[Job], workers: int, threads: int | None, folder: Path, device: str, version: str,
-    done: Callable[[Job], None], say: Callable[[str], None],
+    done: Callable[[Job], None], say: Callable[[str], None], end: float,
 ) -> list[Failure]:  # fmt: skip
     waiting = deque(jobs)
     tries: dict[str, int] = {}
@@ -114,6 +122,8 @@ def _run(
                     crew.append(_Worker(threads, folder, device, version))
                     idle.append(crew[-1])
                 idle.pop().give(waiting.popleft())
+            if time.monotonic() > end:
+                raise TimeoutError
             ready = wait([worker.pipe for worker in crew if worker.job is not None], timeout=1.0)
             for worker in [w for w in crew if w.pipe in ready]:
                 job = worker.job
