@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -291,3 +292,13 @@ def test_ctrl_c_leaves_a_whole_file_or_none(sweeps):
         assert str(data["status"]) == "INTERRUPTED"
         assert np.isfinite(float(data["error"]))
         np.testing.assert_array_equal(data["distance"], data["distance"].T)
+
+
+@pytest.mark.parametrize("command", ["solve", "metric", "lump", "aggregate", "convert", "info", "bench", "paper run",
+                                     "paper report", "paper list"])  # fmt: skip
+def test_help_says_what_every_option_is_for(command, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "120")
+    assert run([*command.split(), "--help"]) == 0
+    page = capsys.readouterr().out
+    bare = re.findall(r"^│ \*?\s*((?:[A-Z]+ )?--[\w-]+)(?: --[\w-]+)*(?: [A-Z]+)?\s+(?:\[.*)?│$", page, re.MULTILINE)
+    assert not bare, f"options without a word of help: {bare}"

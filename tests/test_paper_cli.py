@@ -22,7 +22,7 @@ from bisimetric.paper import BEYOND, FIGURES, experiments, figure, pool, setting
 from bisimetric.paper import report as pages
 from bisimetric.paper.claims import CLAIMS
 from bisimetric.paper.settings import TEXT, Profile
-from bisimetric.paper.table import TIMES
+from bisimetric.runs import TIMES
 
 TINY = Profile("quick", 12, 4, 2, 12, 12, 6, 6, 8, 6, 2, (2, 3), perturbed_exact=True)
 SMALLEST = "p-ablation"  # six runs

@@ -42,13 +42,12 @@ def lump(
 ) -> int:
     """Find the exact bisimulation classes of a model.
 
-    Parameters
-    ----------
-    match: labels (choices by position or name) or hausdorff (choices as sets).
-    keep: labels of states to respect, separated by commas (default: all but init and deadlock).
-    tol: numbers that round to the same multiple of this are equal.
-    output: write the quotient model to this file (.drn, .npz, .tra, .csv).
-    map: write the class of each state to this CSV file.
+    Args:
+        match: labels (choices by position or name) or hausdorff (choices as sets).
+        keep: labels of states to respect, separated by commas (default: all but init and deadlock).
+        tol: numbers that round to the same multiple of this are equal.
+        output: write the quotient model to this file (.drn, .npz, .tra, .csv).
+        map: write the class of each state to this CSV file.
     """
     from .. import formats
     from ..lumping import lump as find_classes

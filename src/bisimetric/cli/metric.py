@@ -95,20 +95,19 @@ def metric(
     Give --policy for the metric of a policy, or --match for the metric of the MDP itself. Without either, the
     metric of the uniform policy is computed.
 
-    Parameters
-    ----------
-    transport: exact[:p], sinkhorn:REG, kl:RADIUS or independent[:p]; more settings as ,name=value.
-    policy: "uniform", or a file with one probability per choice (.npy, .npz entry "policy", .csv, .txt).
-    match: labels (actions of the same name) or hausdorff (choices as sets).
-    tol: largest error of the answer.
-    reward_weight: c_R, the weight of reward differences.
-    transition_weight: c_T in [0, 1), the weight of the next states (default: the discount).
-    max_sweeps: give up after this many sweeps.
-    dtype: float64 or float32.
-    device: cpu, or cuda for one GPU (needs the extra gpu).
-    warm_state: keep the solver's state of each pair between sweeps (faster, more memory).
-    lump: merge bisimilar states first (default: where that is exact).
-    output: write distance, error and settings to this .npz file.
+    Args:
+        transport: exact[:p], sinkhorn:REG, kl:RADIUS or independent[:p]; more settings as ,name=value.
+        policy: "uniform", or a file with one probability per choice (.npy, .npz entry "policy", .csv, .txt).
+        match: labels (actions of the same name) or hausdorff (choices as sets).
+        tol: largest error of the answer.
+        reward_weight: c_R, the weight of reward differences.
+        transition_weight: c_T in [0, 1), the weight of the next states (default: the discount).
+        max_sweeps: give up after this many sweeps.
+        dtype: float64 or float32.
+        device: cpu, or cuda for one GPU (needs the extra gpu).
+        warm_state: keep the solver's state of each pair between sweeps (faster, more memory).
+        lump: merge bisimilar states first (default: where that is exact).
+        output: write distance, error and settings to this .npz file.
     """
     if policy is not None and match is not None:
         raise BadInputError("give --policy (metric of a policy) or --match (metric of the MDP), not both.")
@@ -278,9 +277,8 @@ def _sample_sweep(operator: MetricOperator) -> float:
 def bench(*, quick: Annotated[bool, Parameter(negative="")] = False, json: Json = False) -> int:
     """Measure the kernels on this machine, after checking their results against the reference.
 
-    Parameters
-    ----------
-    quick: smaller problems.
+    Args:
+        quick: smaller problems.
     """
     from ..bench import run_benchmarks
 

@@ -74,18 +74,17 @@ def run(
 
     Runs that are done are skipped, so an interrupted command goes on where it was: give the same command again.
 
-    Parameters
-    ----------
-    figures: ids as given by bisimetric paper list, or all.
-    profile: quick (60 states, 3 seeds; minutes) or full (200 states, 10 seeds; hours on few cores).
-    out: results folder.
-    workers: processes (default: one per core).
-    time_limit: minutes after which to stop; the shortest runs come first then.
-    device: where to compute.
-    rule: radius (the paper's Algorithm 1) or diameter (its authors' runs).
-    concentration: 1 (uniform on the simplex, the text) or 1/N (its authors' runs).
-    cost: sharp or value of the regularised plan, or exact for exact transport instead of λ = 1.
-    advance: on the second MDP, first or alternating (its authors' runs) actions advance.
+    Args:
+        figures: ids as given by bisimetric paper list, or all.
+        profile: quick (60 states, 3 seeds; minutes) or full (200 states, 10 seeds; hours on few cores).
+        out: results folder.
+        workers: processes (default: one per core).
+        time_limit: minutes after which to stop; the shortest runs come first then.
+        device: cpu, or cuda for one NVIDIA GPU.
+        rule: radius (the paper's Algorithm 1) or diameter (its authors' runs).
+        concentration: 1 (uniform on the simplex, the text) or 1/N (its authors' runs).
+        cost: sharp or value of the regularised plan, or exact for exact transport instead of λ = 1.
+        advance: on the second MDP, first or alternating (its authors' runs) actions advance.
     """
     from .. import runs as run_folders
     from ..kernels.select import engine, threads
@@ -141,10 +140,9 @@ def run(
 def write_report(folder: Path, *, publish: Path | None = None, json: Json = False) -> int:
     """Draw the figures of a results folder, check the claims, and write its page (index.html).
 
-    Parameters
-    ----------
-    folder: results folder.
-    publish: also copy the page's small parts there: figures, summary tables, claims.
+    Args:
+        folder: results folder.
+        publish: also copy the page's small parts there: figures, summary tables, claims.
     """
     from .. import runs as run_folders
     from ..paper import report as pages

@@ -144,28 +144,27 @@ def solve(
 
     Everything goes into a run folder, which can be resumed after any kind of stop.
 
-    Parameters
-    ----------
-    out: run folder to make (default: the first free one of bisimetric-run, bisimetric-run-2, …).
-    resume: go on with the run in this folder; only --steps may differ from what it was begun with.
-    transport: exact[:p], sinkhorn:REG, kl:RADIUS, independent; settings as ,name=value (default exact).
-    eps: ε of the aggregation (default 0.1).
-    rule: radius (the paper's Algorithm 1) or diameter (all pairs within 2ε).
-    k: aggregate into this many classes by k-medoids instead.
-    alpha: step size: a number, decay:POWER,FLOOR or theory[:ALPHA_BAR] (default decay:0.8,0.015625).
-    sweeps: most sweeps of the metric in a step (default 28).
-    naive: start the metric from 0 at every policy.
-    noise: band LOW,HIGH for the error of greedy policies, or none (default).
-    steps: most steps (default 500).
-    target: stop where the certified bound is at most this.
-    seed: of noise and first medoids (default 0).
-    policy: first policy: uniform (default) or a file.
-    optimum: compute V* and the true error too (default).
-    lump: merge bisimilar states first (default: where that is exact).
-    device: where to compute.
-    dtype: float64 or float32.
-    checkpoint_every: seconds between checkpoints; 0 for one after every step.
-    pictures: draw the run, where matplotlib is installed.
+    Args:
+        out: run folder to make (default: the first free one of bisimetric-run, bisimetric-run-2, …).
+        resume: go on with the run in this folder; only --steps may differ from what it was begun with.
+        transport: exact[:p], sinkhorn:REG, kl:RADIUS, independent; settings as ,name=value (default exact).
+        eps: ε of the aggregation (default 0.1).
+        rule: radius (the paper's Algorithm 1) or diameter (all pairs within 2ε).
+        k: aggregate into this many classes by k-medoids instead.
+        alpha: step size: a number, decay:POWER,FLOOR or theory[:ALPHA_BAR] (default decay:0.8,0.015625).
+        sweeps: most sweeps of the metric in a step (default 28).
+        naive: start the metric from 0 at every policy.
+        noise: band LOW,HIGH for the error of greedy policies, or none (default).
+        steps: most steps (default 500).
+        target: stop where the certified bound is at most this.
+        seed: of noise and first medoids (default 0).
+        policy: first policy: uniform (default) or a file.
+        optimum: compute V* and the true error too (default).
+        lump: merge bisimilar states first (default: where that is exact).
+        device: cpu, or cuda for one NVIDIA GPU.
+        dtype: float64 or float32.
+        checkpoint_every: seconds between checkpoints; 0 for one after every step.
+        pictures: draw the run, where matplotlib is installed.
     """
     given = {key: value for key, value in locals().items() if key in _DEFAULTS and value is not None}
     if eps is not None and k is not None:
@@ -329,13 +328,12 @@ def aggregate(
 ) -> int:
     """Make classes from the distances of a metric file.
 
-    Parameters
-    ----------
-    eps: ε of the aggregation; or give --k.
-    rule: radius (the paper's Algorithm 1) or diameter (all pairs within 2ε).
-    k: number of classes, by k-medoids.
-    seed: of the first medoids.
-    output: write labels and medoids to this .npz file.
+    Args:
+        eps: ε of the aggregation; or give --k.
+        rule: radius (the paper's Algorithm 1) or diameter (all pairs within 2ε).
+        k: number of classes, by k-medoids.
+        seed: of the first medoids.
+        output: write labels and medoids to this .npz file.
     """
     import numpy as np
 

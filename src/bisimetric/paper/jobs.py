@@ -97,10 +97,6 @@ class PolicyJob:
             "optimal_value": best_value,
             "value": final.value,
             "abstract_value": final.abstract_value,
-            "labels": final.partition.labels,
-            "certificate": np.array(final.certificate.error),
-            "limits": np.array([theorem.error for theorem in final.theorems], np.float64),
-            "limit_sources": np.array([theorem.source for theorem in final.theorems], np.str_),
         }
 
 

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from .jobs import CURVES, Arrays, Job
 
 Floats = NDArray[np.float64]
-TIMES = ("seconds", "metric_seconds")
 
 
 class Cell(NamedTuple):
