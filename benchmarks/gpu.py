@@ -188,8 +188,8 @@ def dense() -> None:
         products()
         bare = timed(products, 20)
         arguments = (evaluator.dense_rows, rows, columns, evaluator.kernel)
-        five = timed(lambda a=arguments, y=y: kernels._scale(*a, y.copy(), 0.0, 6), 10)
-        one = timed(lambda a=arguments, y=y: kernels._scale(*a, y.copy(), 0.0, 1), 10)
+        five = timed(lambda a=arguments, y=y: kernels.scale(*a, y.copy(), 0.0, 6, 6), 10)
+        one = timed(lambda a=arguments, y=y: kernels.scale(*a, y.copy(), 0.0, 1, 1), 10)
         each = (five - one) / 5
         rate = 4 * len(y) * 200 * 200 / bare
         if good:

@@ -241,7 +241,7 @@ def test_errors_of_the_device_are_explained():
 
 @pytest.mark.parametrize("reg", [1.0, 0.1, 0.02])
 def test_dense_rows_equal_those_of_the_cpu(reg):
-    """Matrix products, with momentum for slow pairs, and the few that are left to the other kernel."""
+    """Matrix products, with Newton steps for slow pairs, and the few that are left to the other kernel."""
     n = 40
     mdp = bm.problems.chain(n_states=n, n_classes=4, seed=0, mixing=0.3)
     rows = mdp.under(mdp.uniform_policy()).rows.matrix().toarray()

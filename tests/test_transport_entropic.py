@@ -275,7 +275,7 @@ def test_paper_mode_zeroes_the_diagonal():
 @pytest.mark.parametrize("reg", [0.1, 0.05, 0.02, 0.01])
 @pytest.mark.parametrize("mixing", [0.05, 0.3])
 def test_dense_rows_reach_their_accuracy_for_small_regularisation(reg, mixing):
-    """Pairs that scale slowly need momentum, Newton steps or a new start in the log domain; none may be left behind."""
+    """Pairs that scale slowly need Newton steps or a new start in the log domain; none may be left behind."""
     n = 40
     mdp = bm.problems.chain(n_states=n, n_classes=4, seed=0, mixing=mixing)
     rows = mdp.under(mdp.uniform_policy()).rows.matrix().toarray()
@@ -291,3 +291,30 @@ def test_dense_rows_reach_their_accuracy_for_small_regularisation(reg, mixing):
     if reg >= 0.05:  # below, the plain reference takes too long
         for a, b in [(0, 1), (3, 17), (20, 39)]:
             assert out[a, b] == pytest.approx(reference.sinkhorn(d, rows[a], rows[b], reg), abs=1e-7)
+
+
+@pytest.mark.parametrize("reg", [0.1, 0.05])
+def test_newton_steps_finish_dense_pairs_together(reg, monkeypatch):
+    """Plans that fall into hardly joined parts need Newton steps, also after the rows change; no pair is left."""
+    n = 60
+    mdp = bm.problems.chain(n_states=n, n_classes=6, seed=0, mixing=0.05)
+    policies = (mdp.uniform_policy(), np.eye(2)[np.zeros(n, int)], np.eye(2)[np.arange(n) % 2])
+    chains = [mdp.under(policy) for policy in policies]
+    expected = []
+    for chain in chains:
+        expected.append(bm.solve_metric(chain, bm.Sinkhorn(reg, diagonal="zero"), tol=1e-6, max_sweeps=8).distance)
+
+    def refuse(*_):
+        raise AssertionError("a pair was left")
+
+    monkeypatch.setattr("bisimetric.transport.sinkhorn.SinkhornEvaluator._sparse_block", refuse)
+    d, warm = None, None
+    for chain, cold in zip(chains, expected, strict=True):
+        operator = MetricOperator(chain, bm.Sinkhorn(reg, diagonal="zero"))
+        if warm is not None:
+            operator.evaluator.take_from(warm.evaluator)
+        d = np.zeros((n, n))
+        for _ in range(8):
+            operator.sweep(d)
+        np.testing.assert_allclose(d, cold, atol=1e-5)
+        warm = operator

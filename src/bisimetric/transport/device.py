@@ -219,17 +219,17 @@ def _dense(engine: Engine, family: Family) -> Any:
 
 
 class SinkhornOnDevice(DeviceEvaluator):
-    """Keeps log y of each pair (y itself for matrix products)."""
+    """Keeps log y of each pair (y/b for matrix products)."""
 
     squares = 3
     cold = 255  # bytes of a NaN
     iteration_limit = 20_000
-    dense_limit = 200  # matrix-product iterations before the slow pairs are finished one by one
+    dense_limit = 400  # rounds of matrix products before the slow pairs are finished one by one
 
     def __init__(self, engine: Engine, family: Family, settings: Sinkhorn, keep: bool) -> None:
         self.settings = settings
         self.dense_rows = _dense(engine, family)
-        self.by_products = False  # whether kept holds y rather than log y
+        self.by_products = False  # whether kept holds y/b rather than log y
         self.gibbs: Any = None
         self.pairs: dict[tuple[int, int, int], Any] = {}
         super().__init__(engine, family, settings.p, keep, 0 if settings.diagonal == "kept" else 1)

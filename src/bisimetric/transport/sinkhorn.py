@@ -14,7 +14,7 @@ from .exact import ExactEvaluator
 from .independent import check_diagonal
 
 _ITERATION_LIMIT = 20_000
-_DENSE_LIMIT = 200  # matrix-product iterations before the slow pairs are finished one by one
+_DENSE_LIMIT = 400  # rounds of matrix products before the slow pairs are finished one by one
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,18 @@ from .jit import OPTIONS, REASSOCIATE, kernel
 
 _TILE = 192
 _STRIP = 32  # rows of one product; a tile has a whole number of strips
-_PLAIN, _CHECK = 4, 8  # plain scalings before the rate is measured; steps between looks at faster ones
-_SLOW = (0.5, 0.9, 0.97)  # error ratios of plain scalings above which ever more momentum pays
-_MOST_RETREATS = 2
-_FARTHEST = 8.0  # most that momentum changes a scaling by in one step
+_LEAST = 3  # plain scalings before a pair's rate is looked at
+_FORESEEN = 5.0  # plain scalings to come above which a Newton step costs less
+_SOLVED = 1e-2  # share of the squared residual at which a Newton system counts as solved
+_MOST_SOLVING = 40  # rounds on one Newton system
+_FIRST_REACH, _MOST_REACH = 4.0, 64.0  # most that a Newton step changes log y by: doubled or halved by its success
+_TRIES = 4  # of one Newton step, each half as long as the one before
+_REST = 8  # plain scalings after a Newton step that did not lower the error
+# A pair's state: rows of `counts` and of `numbers`, a column for each slot of the tile.
+SOLVING, ROUNDS, SOLVES, TRIED, REST = 0, 1, 2, 3, 4
+ERROR, REACH, PRODUCT, FIRST_PRODUCT = 0, 1, 2, 3
+# Its vectors: what the products start from; a Newton step and its direction, residual, weights and column sums.
+START, STEP, WAY, RESIDUAL, WEIGHT, COLUMNS = 0, 1, 2, 3, 4, 5
 
 
 def dense_rows(family, dtype):
@@ -38,77 +46,156 @@ def dense_independent_block(rows, members, a0, a1, cost, inv_p, out):
 
 
 @kernel
-def _rows_exact(pairs, rows, members, x):
-    """x = a / (K y) in place, where x holds K y."""
+def _between_products(pairs, counts, rows, members, vectors, x):
+    """x = a / (K y) in place, where x holds K y; for pairs that solve a Newton system, x times its weights."""
     for t in range(x.shape[0]):
-        if pairs[t, 0] >= 0:
+        if pairs[t, 0] < 0:
+            continue
+        if counts[SOLVING, t]:
+            for i in range(x.shape[1]):
+                x[t, i] *= vectors[WEIGHT, t, i]
+        else:
             row = rows[members[pairs[t, 0]]]
             for i in range(x.shape[1]):
                 x[t, i] = row[i] / x[t, i]
 
 
 @njit(**OPTIONS, fastmath=REASSOCIATE)
-def _column_errors(pairs, rows, members, q, y, errors):
-    """L1 errors of the column sums y∘q, q = K x."""
-    for t in range(len(errors)):
-        error = 0.0
-        if pairs[t, 0] >= 0:
-            target = rows[members[pairs[t, 1]]]
-            for j in range(y.shape[1]):
-                error += abs(q[t, j] * y[t, j] - target[j])
-        errors[t] = error
+def _column_error(q, y, target):
+    """L1 error of the column sums y∘q, q = K x."""
+    error = 0.0
+    for j in range(len(y)):
+        error += abs(q[j] * y[j] - target[j])
+    return error
+
+
+@njit(**OPTIONS, fastmath=REASSOCIATE)
+def _begin_newton(row, target, x, y, q, vectors, t):
+    """Set up the Newton system of a pair; returns ⟨r, r / column sums⟩."""
+    product = 0.0
+    for j in range(len(y)):
+        a, columns = row[j], q[j] * y[j]
+        vectors[WEIGHT, t, j] = x[j] * x[j] / a if a > 0.0 else 0.0
+        vectors[COLUMNS, t, j] = columns
+        residual = target[j] - columns
+        scaled = residual / columns if target[j] > 0.0 else 0.0
+        product += residual * scaled
+        vectors[RESIDUAL, t, j] = residual
+        vectors[WAY, t, j] = scaled
+        vectors[START, t, j] = y[j] * scaled
+        vectors[STEP, t, j] = 0.0
+    return product
+
+
+@njit(**OPTIONS, fastmath=REASSOCIATE)
+def _solve(y, q, vectors, t, product):
+    """One step of conjugate gradients; returns ⟨r, r / column sums⟩, negative where the matrix is not positive."""
+    curvature = 0.0
+    for j in range(len(y)):
+        q[j] = vectors[COLUMNS, t, j] * vectors[WAY, t, j] - y[j] * q[j]  # the matrix times the direction
+        curvature += vectors[WAY, t, j] * q[j]
+    if not curvature > 0.0:
+        return -1.0
+    length = product / curvature
+    after = 0.0
+    for j in range(len(y)):
+        vectors[STEP, t, j] += length * vectors[WAY, t, j]
+        residual = vectors[RESIDUAL, t, j] - length * q[j]
+        vectors[RESIDUAL, t, j] = residual
+        columns = vectors[COLUMNS, t, j]
+        after += residual * residual / columns if columns > 0.0 else 0.0
+    turn = after / product
+    for j in range(len(y)):
+        columns = vectors[COLUMNS, t, j]
+        scaled = vectors[RESIDUAL, t, j] / columns if columns > 0.0 else 0.0
+        way = scaled + turn * vectors[WAY, t, j]
+        vectors[WAY, t, j] = way
+        vectors[START, t, j] = y[j] * way
+    return after
 
 
 @kernel
-def _advance(
-    pairs, steps, errors, before, mode, since, mark, retreats, rows, members, q, y, previous, tol, limit, done
-):
-    """Correct y of the pairs that are not done; lists the slots of those that are.
+def _shorten(vectors, t, reach):
+    """Cut the Newton step to change log y by no more than `reach`."""
+    largest = 0.0
+    for j in range(vectors.shape[2]):
+        largest = max(largest, abs(vectors[STEP, t, j]))
+    if largest > reach:
+        for j in range(vectors.shape[2]):
+            vectors[STEP, t, j] *= reach / largest
 
-    Near the end a plain scaling y ← T(y) = b / (K x) shrinks all parts of log y's error by real factors in [0, r].
-    A second-order recurrence y ← T^b y^a y₋^c with a + b + c = 1 does better: with (a, b, c) = (−1, 9/4, −1/4) all
-    parts with factors up to 0.889 shrink by 1/2 a step, with (−5/4, 11/4, −1/2) those up to 0.969 by 0.707, with
-    (−3/2, 13/4, −3/4) those up to 0.994 by 0.866. `mode` says which one a pair uses; a pair whose error does not halve
-    within some steps goes back to plain scalings.
+
+@kernel
+def _move(y, vectors, t, share):
+    """Move log y by a share of the Newton step."""
+    for j in range(len(y)):
+        y[j] *= np.exp(share * vectors[STEP, t, j])
+        vectors[START, t, j] = y[j]
+
+
+@kernel
+def _after_products(pairs, counts, numbers, rows, members, vectors, x, q, y, tol, limit, done):
+    """What each pair does next; lists the slots of those that are done.
+
+    A plain scaling is y ← b / (K x). It converges linearly, and slowly where the plan falls into parts that are hardly
+    joined. Then Newton's method on log y takes over: its matrix diag(y∘q) − ωᵀ diag(1/a) ω, with the inverse column
+    sums as a preconditioner, has all but a few eigenvalues near 1, so a few steps of conjugate gradients solve it, and
+    each of them is two products with K, as a scaling is.
     """
     found = 0
-    for t in range(len(errors)):
+    for t in range(y.shape[0]):
         if pairs[t, 0] < 0:
             continue
-        steps[t] += 1
-        if errors[t] <= tol or steps[t] >= limit:
+        counts[ROUNDS, t] += 1
+        target = rows[members[pairs[t, 1]]]
+        if counts[SOLVING, t]:
+            after = _solve(y[t], q[t], vectors, t, numbers[PRODUCT, t])
+            counts[SOLVES, t] += 1
+            solved = not after > _SOLVED * numbers[FIRST_PRODUCT, t] or counts[SOLVES, t] >= _MOST_SOLVING
+            numbers[PRODUCT, t] = after
+            if solved or counts[ROUNDS, t] >= limit - 1:
+                _shorten(vectors, t, numbers[REACH, t])
+                _move(y[t], vectors, t, 1.0)
+                counts[SOLVING, t], counts[TRIED, t] = 0, 1
+            continue
+        before = numbers[ERROR, t]
+        error = _column_error(q[t], y[t], target)
+        numbers[ERROR, t] = error
+        if error <= tol or counts[ROUNDS, t] >= limit:
             done[found] = t
             found += 1
             continue
-        since[t] += 1
-        target = rows[members[pairs[t, 1]]]
-        if not errors[t] < np.inf:  # out of range: start again, without momentum
-            mode[t], since[t], retreats[t], before[t] = 0, 0, _MOST_RETREATS, np.inf
-            y[t] = target
+        if counts[TRIED, t] and not error < before:  # too far: half of the way back, or all of it
+            numbers[ERROR, t] = before
+            numbers[REACH, t] *= 0.5
+            if counts[TRIED, t] < _TRIES:
+                counts[TRIED, t] += 1
+                vectors[STEP, t] *= 0.5
+            else:
+                counts[TRIED, t], counts[REST, t] = 0, _REST
+            _move(y[t], vectors, t, -1.0)
             continue
-        if mode[t] == 0:
-            if since[t] >= _PLAIN and errors[t] > _SLOW[0] * before[t] and retreats[t] < _MOST_RETREATS:
-                mode[t] = 1 + (errors[t] > _SLOW[1] * before[t]) + (errors[t] > _SLOW[2] * before[t])
-                since[t], mark[t] = 0, errors[t]
-        elif since[t] % _CHECK == 0:
-            if errors[t] > 0.5 * mark[t]:
-                mode[t], since[t], retreats[t] = 0, 0, retreats[t] + 1
-            mark[t] = errors[t]
-        before[t] = errors[t]
+        if not error < np.inf:  # out of range: start again
+            counts[TRIED, t], counts[REST, t] = 0, _REST
+            numbers[ERROR, t] = np.inf
+            y[t] = target
+            vectors[START, t] = target
+            continue
+        counts[REST, t] -= 1
+        slow = counts[TRIED, t] > 0  # where a Newton step was good, another follows
+        if counts[TRIED, t] == 1:
+            numbers[REACH, t] = min(2.0 * numbers[REACH, t], _MOST_REACH)
+        if not slow and counts[ROUNDS, t] >= _LEAST and counts[REST, t] < 0:
+            slow = not np.log(error / tol) < _FORESEEN * np.log(before / error)
+        counts[TRIED, t] = 0
+        if slow:
+            product = _begin_newton(rows[members[pairs[t, 0]]], target, x[t], y[t], q[t], vectors, t)
+            counts[SOLVING, t], counts[SOLVES, t] = 1, 0
+            numbers[PRODUCT, t] = numbers[FIRST_PRODUCT, t] = product
+            continue
         for j in range(y.shape[1]):
-            old = y[t, j]
-            new = target[j] / q[t, j]
-            if mode[t] > 0 and new > 0.0:
-                gain, root = new / old, np.sqrt(new / previous[t, j])
-                if mode[t] == 1:
-                    ahead = gain * np.sqrt(root)
-                elif mode[t] == 2:
-                    ahead = gain * np.sqrt(np.sqrt(gain)) * root
-                else:
-                    ahead = gain * np.sqrt(gain) * root * np.sqrt(root)
-                new *= min(max(ahead, 1.0 / _FARTHEST), _FARTHEST)
-            previous[t, j] = old
-            y[t, j] = new
+            y[t, j] = target[j] / q[t, j]
+            vectors[START, t, j] = y[t, j]
     return found
 
 
@@ -133,8 +220,8 @@ def _dual_value(row, column, x, y, reg):
 
 
 @kernel
-def _refill(slots, queue, first, rows, members, kept, pairs, y, steps, mode, since, retreats):
-    """Load the next pairs into slots. queue = (a, b, last a + 1); y starts from what is kept, or from b's row."""
+def _refill(slots, queue, first, rows, members, kept, pairs, y, counts, numbers, vectors):
+    """Load the next pairs into slots. queue = (a, b, last a + 1); y starts from what is kept, times b's row."""
     n_members = len(members)
     for slot in slots:
         a, b = queue[0], queue[1]
@@ -146,15 +233,18 @@ def _refill(slots, queue, first, rows, members, kept, pairs, y, steps, mode, sin
             continue
         at = a * (n_members - first) - a * (a - 1) // 2 + b - a - first
         pairs[slot, 0], pairs[slot, 1], pairs[slot, 2] = a, b, at
-        steps[slot], mode[slot], since[slot], retreats[slot] = 0, 0, 0, 0
+        for k in range(counts.shape[0]):
+            counts[k, slot] = 0
+        numbers[ERROR, slot], numbers[REACH, slot] = np.inf, _FIRST_REACH
         warm = kept.shape[0] > 0 and not np.isnan(kept[at, 0])
         for j in range(y.shape[1]):
-            y[slot, j] = kept[at, j] if warm else rows[members[b], j]
+            y[slot, j] = rows[members[b], j] * (kept[at, j] if warm else 1.0)
+            vectors[START, slot, j] = y[slot, j]
         queue[0], queue[1] = a, b + 1
 
 
 @kernel
-def _compact(pairs, y, previous, steps, mode, since, retreats, before, mark):
+def _compact(pairs, y, counts, numbers, vectors):
     """Move the pairs at work to the first slots; returns how many there are."""
     last = len(pairs) - 1
     slot = 0
@@ -166,19 +256,20 @@ def _compact(pairs, y, previous, steps, mode, since, retreats, before, mark):
         if slot >= last:
             return slot
         pairs[slot] = pairs[last]
-        y[slot], previous[slot] = y[last], previous[last]
-        steps[slot], mode[slot], since[slot], retreats[slot] = steps[last], mode[last], since[last], retreats[last]
-        before[slot], mark[slot] = before[last], mark[last]
+        y[slot] = y[last]
+        counts[:, slot], numbers[:, slot] = counts[:, last], numbers[:, last]
+        vectors[:, slot] = vectors[:, last]
         pairs[last, 0] = -1
 
 
 @kernel
-def _retire(slots, pairs, rows, members, x, y, reg, as_value, kept, a0, out, ended, ended_x, ended_y, count):
+def _retire(slots, pairs, rows, members, x, y, q, reg, as_value, kept, a0, out, ended, ended_x, ended_y, count):
     """Take solved pairs out: their value, or x and y for the product with K∘C. Returns how many wait."""
     for t in slots:
         a, b, at = pairs[t, 0], pairs[t, 1], pairs[t, 2]
         if kept.shape[0] > 0:
-            kept[at] = y[t]
+            for j in range(y.shape[1]):
+                kept[at, j] = 1.0 / q[t, j]
         if as_value:
             out[a - a0, b] = _dual_value(rows[members[a]], rows[members[b]], x[t], y[t], reg)
         else:
@@ -198,48 +289,47 @@ def _write_costs(ended, count, weighted_x, ended_y, a0, out):
 def dense_sinkhorn_block(rows, members, a0, a1, kernel, weighted, reg, as_value, tol, limit, first, kept, out):
     """Fill out[a − a0, b] = ⟨ω, C⟩, or the value, for a0 ≤ a < a1 and b ≥ a + first.
 
-    `kernel` is K = exp(−C/λ), `weighted` is K∘C, both symmetric [S, S]. `kept` holds y for each pair in the
-    order of the pairs, as rows [pairs, S] with NaN where there is none; it may have no rows. Pairs stream through
+    `kernel` is K = exp(−C/λ), `weighted` is K∘C, both symmetric [S, S]. `kept` holds y/b for each pair in
+    the order of the pairs, as rows [pairs, S] with NaN where there is none; it may have no rows. (y/b depends less on
+    the rows than y, so it remains a good start when probabilities change.) Pairs stream through
     the slots of a tile, so that a slow one does not hold up the others. Returns (iterations, the pairs that
     reached the limit with their y, the largest error of the others).
     """
     y = np.ones((_TILE, rows.shape[1]), rows.dtype)
-    x, q, previous, ended_x, ended_y = (np.ones_like(y) for _ in range(5))
+    x, q, ended_x, ended_y = (np.ones_like(y) for _ in range(4))
+    vectors = np.ones((6, *y.shape), rows.dtype)
     pairs, ended = np.full((_TILE, 3), -1), np.zeros((_TILE, 2), np.int64)
-    steps, done, mode, since, retreats = (np.zeros(_TILE, np.int64) for _ in range(5))
-    errors, before, mark = (np.zeros(_TILE) for _ in range(3))
+    counts, numbers, done = np.zeros((5, _TILE), np.int64), np.zeros((4, _TILE)), np.zeros(_TILE, np.int64)
     queue = np.array([a0, a0 + first, a1])
     iterations, worst, left, waiting = 0, 0.0, [], 0
 
     def flush():
         _write_costs(ended, waiting, np.matmul(ended_x, weighted), ended_y, a0, out)
 
-    _refill(np.arange(_TILE), queue, first, rows, members, kept, pairs, y, steps, mode, since, retreats)
+    _refill(np.arange(_TILE), queue, first, rows, members, kept, pairs, y, counts, numbers, vectors)
     while True:
-        active = _compact(pairs, y, previous, steps, mode, since, retreats, before, mark)
+        active = _compact(pairs, y, counts, numbers, vectors)
         if active == 0:
             break
         for start in range(0, active, _STRIP):  # always of one shape, so that a pair's numbers do not depend on others
             strip = slice(start, start + _STRIP)
-            np.matmul(y[strip], kernel, out=x[strip])
-            _rows_exact(pairs[strip], rows, members, x[strip])
+            np.matmul(vectors[START, strip], kernel, out=x[strip])
+            _between_products(pairs[strip], counts[:, strip], rows, members, vectors[:, strip], x[strip])
             np.matmul(x[strip], kernel, out=q[strip])
-        _column_errors(pairs, rows, members, q, y, errors)
-        count = _advance(
-            pairs, steps, errors, before, mode, since, mark, retreats, rows, members, q, y, previous, tol, limit, done
-        )
+        count = _after_products(pairs, counts, numbers, rows, members, vectors, x, q, y, tol, limit, done)
         ready = done[:count]
         iterations += active
-        for t in ready[~(errors[ready] <= tol)]:
+        errors = numbers[ERROR, ready]
+        for t in ready[~(errors <= tol)]:
             left.append((int(pairs[t, 0]), int(pairs[t, 1]), y[t].copy()))
-        worst = max(worst, float(np.max(errors[ready][errors[ready] <= tol], initial=0.0)))
+        worst = max(worst, float(np.max(errors[errors <= tol], initial=0.0)))
         if waiting + len(ready) > _TILE:
             flush()
             waiting = 0
         waiting = _retire(
-            ready, pairs, rows, members, x, y, reg, as_value, kept, a0, out, ended, ended_x, ended_y, waiting
+            ready, pairs, rows, members, x, y, q, reg, as_value, kept, a0, out, ended, ended_x, ended_y, waiting
         )
-        _refill(ready, queue, first, rows, members, kept, pairs, y, steps, mode, since, retreats)
+        _refill(ready, queue, first, rows, members, kept, pairs, y, counts, numbers, vectors)
     if waiting:
         flush()
     return iterations, left, worst

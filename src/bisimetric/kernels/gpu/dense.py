@@ -8,7 +8,7 @@ import numpy as np
 
 from .device import cupy, lanes, launch, over, processors
 
-_BATCH_BYTES = 1 << 28  # of one array of scalings
+_BATCH_BYTES = 1 << 27  # of one array of scalings
 
 
 def dense_matrix(indptr: Any, indices: Any, probs: Any, n_states: int, dtype: Any) -> Any:
@@ -47,7 +47,7 @@ def dense_sinkhorn_block(
 ) -> tuple[int, float, Any]:  # fmt: skip
     """Fill out[place] = ⟨ω, C⟩ or the value, for the pairs of `dense_pairs`.
 
-    `kept` holds y of each pair [pairs, S] from row `at` on, NaN where there is none; it may have no rows. Returns
+    `kept` holds y/b of each pair [pairs, S] from row `at` on, NaN where there is none; it may have no rows. Returns
     (iterations, largest error of a finished pair, places of the pairs that reached the limit).
     """
     xp = cupy()
@@ -57,13 +57,14 @@ def dense_sinkhorn_block(
     iterations, worst, left = 0, 0.0, []
     for start in range(0, len(row_of), size):
         part = slice(start, min(start + size, len(row_of)))
-        y = kept[at + part.start : at + part.stop] if len(kept) else xp.full((1, n_states), np.nan, dtype)
-        cold = xp.isnan(y[:, :1])
-        y = xp.where(cold, matrix[column_of[part]], y)
-        x, errors, more = _scale(matrix, row_of[part], column_of[part], kernel, y, tol, limit)
+        y = matrix[column_of[part]]
+        if len(kept):
+            ratio = kept[at + part.start : at + part.stop]
+            y *= xp.where(xp.isnan(ratio[:, :1]), 1.0, ratio)
+        x, q, errors, more = scale(matrix, row_of[part], column_of[part], kernel, y, tol, limit)
         iterations += more
         if len(kept):
-            kept[at + part.start : at + part.stop] = y
+            kept[at + part.start : at + part.stop] = 1.0 / q
         z = x if as_value else x @ weighted
         launch("dense.cu", "plan_costs", dtype, *_over_pairs(len(y)), (
             matrix, row_of[part], column_of[part], place_of[part], np.int64(len(y)), np.int64(n_states), z, y,
@@ -75,48 +76,83 @@ def dense_sinkhorn_block(
     return iterations, worst, xp.concatenate(left)
 
 
-_PACE = 4  # a pair's progress, in numbers of 8 bytes
+_LEAST = 3  # plain scalings before a pair's rate is looked at
+_STATE = 6  # a pair's progress, in numbers of 8 bytes
+_FIRST_REACH = 4.0  # most that the first Newton step changes log y by
 
 
-def _scale(
-    matrix: Any, row_of: Any, column_of: Any, kernel: Any, y: Any, tol: float, limit: int, past: Any = None
-) -> tuple[Any, Any, int]:
-    """Scale y [pairs, S] in place until the columns are within tol; returns (x, errors, iterations).
+def scale(
+    matrix: Any, row_of: Any, column_of: Any, kernel: Any, y: Any, tol: float, limit: int, plain: int = _LEAST
+) -> tuple[Any, Any, Any, int]:
+    """Scale y [pairs, S] in place until the columns are within tol; returns (x, K x, errors, iterations).
 
-    Where less than half of the pairs are still at work, they go on among themselves. `past` is what the recurrence of
-    slow pairs needs: the y before the last, and each pair's progress.
+    After some plain scalings the pairs that are not done go on among themselves, with Newton steps where that is
+    foreseen to be faster.
     """
     xp = cupy()
     n_states, dtype = matrix.shape[1], matrix.dtype
     x, q = xp.empty_like(y), xp.empty_like(y)
-    previous, paces = (y.copy(), xp.zeros((len(y), _PACE))) if past is None else past
     errors = xp.empty(len(y), dtype)
     active = xp.zeros(1, np.int32)
-    iterations = done = 0
-    while True:
+    sizes = np.int64(len(y)), np.int64(n_states)
+    rounds = min(plain, limit)
+    for _ in range(rounds):
         xp.matmul(y, kernel, out=x)
-        launch("dense.cu", "rows_exact", dtype, *over(x.size),
-               (matrix, row_of, np.int64(len(y)), np.int64(n_states), x))  # fmt: skip
+        launch("dense.cu", "rows_exact", dtype, *over(x.size), (matrix, row_of, *sizes, x))
         xp.matmul(x, kernel, out=q)
         active.fill(0)
         launch("dense.cu", "columns_corrected", dtype, *_over_pairs(len(y)), (
-            matrix, column_of, np.int64(len(y)), np.int64(n_states), q, y, previous, paces, np.float64(tol), errors,
-            active,
+            matrix, column_of, *sizes, q, y, np.float64(tol), errors, active,
         ))  # fmt: skip
-        done += 1
+    iterations = rounds * len(y)
+    if rounds < limit and int(active[0]):
+        slow = xp.flatnonzero(~(errors <= tol))
+        iterations += _newton(
+            matrix, row_of[slow], column_of[slow], kernel, tol, limit - rounds, slow, (x, y, q), errors
+        )
+    return x, q, errors, iterations
+
+
+def _newton(
+    matrix: Any, row_of: Any, column_of: Any, kernel: Any, tol: float, limit: int, places: Any,
+    answers: tuple[Any, Any, Any], all_errors: Any,
+) -> int:  # fmt: skip
+    """Go on with the pairs at `places` of (x, y, K x) and their errors, with Newton steps; returns the iterations."""
+    xp = cupy()
+    n_states, dtype = matrix.shape[1], matrix.dtype
+    y, errors = answers[1][places], all_errors[places]
+    x, q, vectors = xp.empty_like(y), xp.empty_like(y), xp.empty((6, *y.shape), dtype)
+    vectors[0] = y
+    states = xp.zeros((len(y), _STATE))
+    states[:, 0], states[:, 1] = errors, _FIRST_REACH
+    active = xp.zeros(1, np.int32)
+    iterations = 0
+
+    def write() -> None:
+        for array, part in zip((*answers, all_errors), (x, y, q, errors), strict=True):
+            array[places] = part
+
+    for done in range(1, limit + 1):
+        sizes = np.int64(len(y)), np.int64(n_states)
+        xp.matmul(vectors[0], kernel, out=x)
+        launch("dense.cu", "between_products", dtype, *over(x.size), (matrix, row_of, *sizes, states, vectors, x))
+        xp.matmul(x, kernel, out=q)
+        active.fill(0)
+        launch("dense.cu", "after_products", dtype, *_over_pairs(len(y)), (
+            matrix, row_of, column_of, *sizes, x, q, y, vectors, states, np.float64(tol), np.int64(done >= limit - 1),
+            errors, active,
+        ))  # fmt: skip
         iterations += len(y)
-        if done >= limit:
-            return x, errors, iterations
-        if done < 3 and len(y) > 64:
+        if done % 2:
             continue
         count = int(active[0])
         if count == 0:
-            return x, errors, iterations
-        if count <= 0.6 * len(y) and len(y) > 64:
+            break
+        if count <= 0.7 * len(y) and len(y) > 64:
+            write()
             slow = xp.flatnonzero(~(errors <= tol))
-            y_slow, left = y[slow], limit - done
-            x_slow, errors_slow, more = _scale(
-                matrix, row_of[slow], column_of[slow], kernel, y_slow, tol, left, (previous[slow], paces[slow])
-            )
-            x[slow], y[slow], errors[slow] = x_slow, y_slow, errors_slow
-            return x, errors, iterations + more
+            places, row_of, column_of = places[slow], row_of[slow], column_of[slow]
+            y, errors, states, vectors = y[slow], errors[slow], states[slow], vectors.take(slow, axis=1)
+            x, q = xp.empty_like(y), xp.empty_like(y)
+    write()
+    return iterations
