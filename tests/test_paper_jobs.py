@@ -15,7 +15,16 @@ from scipy.optimize import linprog
 
 import bisimetric as bm
 from bisimetric.paper import FIGURES, experiments, figure
-from bisimetric.paper.jobs import CURVES, QUANTILES, PolicyJob, Problem, SharpnessJob, job_id, transport_between
+from bisimetric.paper.jobs import (
+    CURVES,
+    QUANTILES,
+    PolicyJob,
+    Problem,
+    SharpnessJob,
+    can_run,
+    job_id,
+    transport_between,
+)
 from bisimetric.paper.jobs import with_entropy as point_of_entropy
 from bisimetric.paper.settings import AUTHORS, FULL, NOISE, PROFILES, QUICK, TEXT, Variant
 from bisimetric.runs import TIMES
@@ -343,3 +352,16 @@ def test_the_reference_of_the_sharpness_is_nearly_exact():
     arrays = SharpnessJob(8, 1.0, 2.0, (4, 6), 0).run("cpu")
     assert (arrays["reference_error"] >= -1e-6).all()
     assert np.median(arrays["reference_error"]) < np.median(arrays["relative_error"])
+
+
+def test_timed_runs_choose_their_device():
+    """The runtime figure has a row for each device; other runs take the device that is asked for."""
+    timed = figure("runtime").cells(QUICK, TEXT)
+    assert {cell.job.on for cell in timed} == {"cpu", "cuda"}
+    assert all(cell.job.on == cell.keys["device"] and cell.job.alone for cell in timed)
+    assert len({job_id(cell.job) for cell in timed}) == len(timed)
+    other = figure("p-ablation").cells(QUICK, TEXT)[0].job
+    box = figure("sharpness").cells(QUICK, TEXT)[0].job
+    on_cpu, on_gpu = (next(cell.job for cell in timed if cell.job.on == where) for where in ("cpu", "cuda"))
+    assert [can_run(job, "cpu") for job in (other, box, on_cpu, on_gpu)] == [True, True, True, False]
+    assert [can_run(job, "cuda") for job in (other, box, on_cpu, on_gpu)] == [True] * 4

@@ -39,12 +39,16 @@ paper = App(
 def list_figures(*, json: Json = False) -> int:
     """List the figures: their ids, what they show, and how many runs they need."""
     from ..paper import BEYOND, FIGURES, figure
+    from ..paper.jobs import can_run
     from ..paper.settings import PROFILES, TEXT
 
     rows: list[dict[str, Any]] = []
     for name in FIGURES:
         module = figure(name)
-        runs = {key: len(module.cells(profile, TEXT)) for key, profile in PROFILES.items()}
+        runs = {
+            key: sum(can_run(cell.job, "cpu") for cell in module.cells(profile, TEXT))
+            for key, profile in PROFILES.items()
+        }
         rows.append({"id": name, "title": module.TITLE, "runs": runs, "in_paper": name not in BEYOND})
     if json:
         print_json({"figures": rows})
@@ -80,7 +84,7 @@ def run(
         out: results folder.
         workers: processes (default: one per core).
         time_limit: minutes after which to stop; the shortest runs come first then.
-        device: cpu, or cuda for one NVIDIA GPU.
+        device: cpu, or cuda for one NVIDIA GPU; cuda times the runs of the runtime figure on both.
         rule: radius (the paper's Algorithm 1) or diameter (its authors' runs).
         concentration: 1 (uniform on the simplex, the text) or 1/N (its authors' runs).
         cost: sharp or value of the regularised plan, or exact for exact transport instead of λ = 1.
@@ -90,6 +94,7 @@ def run(
     from ..kernels.select import engine, threads
     from ..paper import FIGURES, experiments, figure, pool, store
     from ..paper import report as pages
+    from ..paper.jobs import can_run
     from ..paper.settings import PROFILES, Variant
 
     if not figures:
@@ -114,7 +119,7 @@ def run(
         raise BadInputError(f"{out}: cannot be written ({error.strerror}).") from None
     with run_folders.locked(out):
         store.tidy(out)
-        jobs = experiments.jobs_of(names, size, variant)
+        jobs = [job for job in experiments.jobs_of(names, size, variant) if can_run(job, device)]
         left = experiments.missing(jobs, out, say)
         say(f"{len(jobs)} runs, {len(jobs) - len(left)} of them done before; results in {out}")
         try:

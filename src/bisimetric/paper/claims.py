@@ -318,12 +318,12 @@ def _total_seconds(row: Row) -> float:
 
 
 def _timed(tables: Tables, reg: float, potentials: str = "kept") -> Table:
-    return tables["runtime"].where(sweep="lambda", reg=reg, potentials=potentials)
+    return tables["runtime"].where(device="cpu", sweep="lambda", reg=reg, potentials=potentials)
 
 
 @claim("9a", "A step takes less time with a smaller α", "runtime")
 def faster_with_alpha(tables: Tables, profile: Profile) -> Finding:
-    part = tables["runtime"].where(sweep="alpha")
+    part = tables["runtime"].where(device="cpu", sweep="alpha")
     return trend(by_setting(part, "alpha", _seconds), "time of a step with α", rising=True)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,6 +67,7 @@ class PolicyJob:
     probes: tuple[int, ...] = ()
     potentials: bool = True
     alone: bool = False
+    on: ClassVar[str | None] = None  # any device will do
 
     def run(self, device: str) -> Arrays:
         mdp = self.problem.build()
@@ -100,6 +101,18 @@ class PolicyJob:
         }
 
 
+@dataclass(frozen=True)
+class TimedJob(PolicyJob):
+    """A run whose seconds count, on a device of its own choice: "cpu" or "cuda"."""
+
+    alone: bool = True
+    device: str = "cpu"
+
+    @property
+    def on(self) -> str:  # type: ignore[override]
+        return self.device
+
+
 def _slack(state: LoopState) -> NDArray[np.float64]:
     """Quantiles of d̂ − |ΔV^π| over pairs of different states, and the share that is not negative [8]."""
     d, V = state.operator.engine.to_host(state.distance), state.value
@@ -123,7 +136,8 @@ class SharpnessJob:
     points: int = 32
     radius: float = 0.5
     reference: float = 0.02
-    alone = False
+    alone: ClassVar[bool] = False
+    on: ClassVar[str | None] = "cpu"
 
     def run(self, device: str) -> Arrays:
         rng = np.random.default_rng([self.seed, self.dimension, round(100 * self.entropy)])
@@ -189,6 +203,11 @@ def transport_between(
 
 
 Job = PolicyJob | SharpnessJob
+
+
+def can_run(job: Job, device: str) -> bool:
+    """Whether a job runs where this device was asked for: jobs for the CPU run everywhere."""
+    return job.on in (None, "cpu", device)
 
 
 def job_id(job: Job) -> str:

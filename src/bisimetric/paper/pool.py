@@ -165,7 +165,8 @@ def _serve(pipe: Connection[Any, Any], threads: int | None, folder: str, device:
         except EOFError:
             return
         try:
-            store.save(Path(folder), job, job.run(device), device, version)
+            where = job.on or device
+            store.save(Path(folder), job, job.run(where), where, version)
             answer = None
         except Exception as error:
             answer = " ".join(f"{type(error).__name__}: {error}".split())

@@ -20,6 +20,7 @@ from .. import atomic
 from . import BEYOND, FIGURES, experiments, figure, store, style
 from .claims import Decision, decide_all
 from .evidence import Verdict
+from .jobs import job_id
 from .settings import Profile, Variant
 from .table import Cell, Table, summary_csv, tidy_csv
 
@@ -66,12 +67,20 @@ def _section(name: str, folder: Path, profile: Profile, variant: Variant, say: C
     else:  # nothing old may stay
         for path in (*(folder / "figures").glob(f"{name}.*"), *(folder / "tables").glob(f"{name}*.csv")):
             path.unlink()
-    return Section(name, table, len(cells) - len(table), drawn)
+    missing = len(_expected(cells, table)) - len(table)
+    return Section(name, table, missing, drawn)
 
 
 def _summary(module: Any, table: Table) -> str:
     own = getattr(module, "summary", None)
     return str(own(table)) if own is not None else summary_csv(table, module.QUANTITIES)
+
+
+def _expected(cells: list[Cell], table: Table) -> list[Cell]:
+    """Runs that a figure needs: those for a GPU only where some of them are there."""
+    there = {row.run for row in table}
+    on_gpu = [cell for cell in cells if cell.job.on == "cuda"]
+    return cells if any(job_id(cell.job) in there for cell in on_gpu) else [c for c in cells if c.job.on != "cuda"]
 
 
 def _has_all_settings(cells: list[Cell], table: Table) -> bool:
@@ -80,7 +89,7 @@ def _has_all_settings(cells: list[Cell], table: Table) -> bool:
     def settings(keys: dict[str, Any]) -> tuple[Any, ...]:
         return tuple((key, value) for key, value in keys.items() if key != "seed")
 
-    return {settings(cell.keys) for cell in cells} == {settings(row.keys) for row in table}
+    return {settings(cell.keys) for cell in _expected(cells, table)} == {settings(row.keys) for row in table}
 
 
 def claims_csv(decisions: list[Decision]) -> str:
@@ -279,13 +288,16 @@ def _facts(folder: Path, profile: Profile, variant: Variant, version: str, names
     }
 
 
+_MADE = ("device", "processor", "version", "python", "numpy")
+
+
 def _made(folder: Path, profile: Profile, variant: Variant, names: list[str]) -> list[str]:
     """What made the runs, each kind once, with their number."""
     kinds: dict[str, int] = {}
     for job in experiments.jobs_of(names, profile, variant):
         facts = store.made_by(folder, job)
         if facts is not None:
-            text = ", ".join(f"{key} {facts[key]}" for key in ("device", "version", "python", "numpy", "machine"))
+            text = ", ".join(f"{key} {facts[key]}" for key in _MADE if key in facts)
             kinds[text] = kinds.get(text, 0) + 1
     return [f"{count} runs: {text}" for text, count in kinds.items()]
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..schedules import Constant
 from . import models, style
-from .jobs import PolicyJob
+from .jobs import TimedJob
 from .lambda_ablation import DECAY
 from .settings import ALPHAS, Profile, Variant
 from .table import Cell, Table, plotted_steps
@@ -18,33 +18,45 @@ TITLE = "Run time"
 CAPTION = (
     "Seconds per step on the first MDP (running median over 9 steps, then mean over seeds), timed one run at a time. "
     "Left: by step size, λ = 1. Middle: by λ with α_k = max(0.01, k^−0.8). Right: with the potentials of every pair "
-    "kept from sweep to sweep (solid) and started anew (dashed)."
+    "kept from sweep to sweep (solid) and started anew (dashed). The GPU's row is there where runs were timed on one."
 )
 QUANTITIES = ("seconds", "metric_seconds", "iterations", "sweeps")
 REGS = (0.1, 1.0, 10.0, math.inf)
 COLD_REGS = (0.1, 1.0)
+DEVICES = {"cpu": "CPU", "cuda": "GPU"}
 
 
 def cells(profile: Profile, variant: Variant) -> list[Cell]:
+    return [
+        cell
+        for device in DEVICES
+        for seed in range(profile.timed_seeds)
+        for cell in _cells(profile, variant, device, seed)
+    ]
+
+
+def _cells(profile: Profile, variant: Variant, device: str, seed: int) -> list[Cell]:
+    problem = models.first(profile, variant, seed)
+    cover = variant.cover(models.EPS["first"])
     found = []
-    for seed in range(profile.timed_seeds):
-        problem = models.first(profile, variant, seed)
-        cover = variant.cover(models.EPS["first"])
 
-        def timed(transport: Any, step_size: Any, potentials: bool = True) -> PolicyJob:
-            return PolicyJob(
-                problem, transport, cover, step_size, seed, profile.timed_steps, potentials=potentials, alone=True
-            )
+    def timed(sweep: str, alpha: Any, reg: float, step_size: Any, potentials: str = "kept") -> None:
+        keys = {
+            "device": device, "sweep": sweep, "alpha": alpha, "reg": reg, "potentials": potentials, "seed": seed,
+        }  # fmt: skip
+        transport = variant.transport(reg, swept=sweep == "lambda")
+        job = TimedJob(
+            problem, transport, cover, step_size, seed, profile.timed_steps, potentials=potentials == "kept",
+            device=device,
+        )  # fmt: skip
+        found.append(Cell(keys, job))
 
-        for alpha in ALPHAS:
-            keys = {"sweep": "alpha", "alpha": alpha, "reg": 1.0, "potentials": "kept", "seed": seed}
-            found.append(Cell(keys, timed(variant.transport(), Constant(alpha))))
-        for reg in REGS:
-            keys = {"sweep": "lambda", "alpha": "decay", "reg": reg, "potentials": "kept", "seed": seed}
-            found.append(Cell(keys, timed(variant.transport(reg, swept=True), DECAY)))
-        for reg in COLD_REGS:
-            keys = {"sweep": "lambda", "alpha": "decay", "reg": reg, "potentials": "anew", "seed": seed}
-            found.append(Cell(keys, timed(variant.transport(reg, swept=True), DECAY, potentials=False)))
+    for alpha in ALPHAS:
+        timed("alpha", alpha, 1.0, Constant(alpha))
+    for reg in REGS:
+        timed("lambda", "decay", reg, DECAY)
+    for reg in COLD_REGS:
+        timed("lambda", "decay", reg, DECAY, "anew")
     return found
 
 
@@ -63,8 +75,18 @@ def _line(axis: Any, table: Table, colour: str, label: str, line: Any = "-") -> 
 
 
 def draw(table: Table, profile: Profile) -> Any:
-    figure, axes = style.panels(1, 3, height=2.8)
-    left, middle, right = axes[0]
+    devices = [device for device in DEVICES if len(table.where(device=device))]
+    figure, axes = style.panels(len(devices), 3, height=2.8 if len(devices) == 1 else 2.4)
+    for row, device in zip(axes, devices, strict=True):
+        _draw_row(row, table.where(device=device))
+        row[0].set_ylabel(f"{style.LABELS['seconds']}, {DEVICES[device]}")
+    for axis in axes[-1]:
+        axis.legend(loc="upper center", bbox_to_anchor=(0.5, -0.22), ncols=2)
+    return figure
+
+
+def _draw_row(axes: Any, table: Table) -> None:
+    left, middle, right = axes
     for alpha in ALPHAS:
         _line(left, table.where(sweep="alpha", alpha=alpha), style.ALPHA_COLOURS[alpha], style.alpha_name(alpha))
     for reg in REGS:
@@ -74,9 +96,6 @@ def draw(table: Table, profile: Profile) -> Any:
         for potentials, line in (("kept", "-"), ("anew", "--")):
             part = table.where(sweep="lambda", reg=reg, potentials=potentials)
             _line(right, part, style.REG_COLOURS[reg], f"{style.reg_name(reg)}, {potentials}", line)
-    for axis in axes[0]:
+    for axis in axes:
         style.step_axis(axis)
         style.log_values(axis)
-        axis.set_ylabel(style.LABELS["seconds"])
-        axis.legend(loc="upper center", bbox_to_anchor=(0.5, -0.22), ncols=2)
-    return figure

@@ -4,7 +4,7 @@ All calls are asynchronous on the current stream; reports gather in a tally on t
 """
 
 from .dense import dense_independent_block, dense_matrix, dense_pairs, dense_sinkhorn_block
-from .device import captured, check, cupy, free_bytes, memory_errors
+from .device import captured, check, cupy, device_name, free_bytes, memory_errors
 from .fields import Tally, end_sweep, forget, hausdorff, power, raise_to, start_rows, write_chain, write_rows
 from .pairs import Rows, ball_block, bounds_block, exact_block, independent_block, sinkhorn_block
 
@@ -20,6 +20,7 @@ __all__ = [
     "dense_matrix",
     "dense_pairs",
     "dense_sinkhorn_block",
+    "device_name",
     "end_sweep",
     "exact_block",
     "forget",

@@ -95,6 +95,11 @@ def processors() -> int:
     return int(cupy().cuda.Device().attributes["MultiProcessorCount"])
 
 
+def device_name() -> str:
+    """What the device calls itself."""
+    return str(cupy().cuda.runtime.getDeviceProperties(0)["name"].decode())
+
+
 def launch(file: str, name: str, dtype: np.dtype[Any], blocks: int | tuple[int, int], threads: int,
            arguments: Sequence[Any], shared: int = 0) -> None:  # fmt: skip
     """Start a kernel on the current stream."""
