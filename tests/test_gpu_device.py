@@ -11,9 +11,11 @@ import numpy as np
 import pytest
 
 import bisimetric as bm
+from bisimetric import runs
 from bisimetric.kernels import select
 from bisimetric.kernels.select import DeviceError
 from bisimetric.operator import MetricOperator
+from bisimetric.policy_iteration import Settings
 
 
 def _device() -> str:
@@ -101,3 +103,51 @@ def test_results_do_not_depend_on_blocks(monkeypatch):
         monkeypatch.setattr("bisimetric.operator._DEVICE_UNIT_BYTES", model.n_states * 8 * 7)
         np.testing.assert_array_equal(bm.solve_metric(model, bm.Sinkhorn(0.5), tol=1e-4, device="cuda").distance, whole)
         monkeypatch.undo()
+
+
+@pytest.mark.parametrize("transport", [bm.Exact(), bm.Sinkhorn(0.5), bm.Sinkhorn(0.1, cost="value")], ids=str)
+def test_brackets_hold_the_exact_metric(transport):
+    for kind in ("8", "20", "dense"):
+        model = models()[kind][0]
+        lower, upper = bm.solve_metric(model, transport, tol=1e-3, device="cuda", max_sweeps=60).bracket()
+        exact = bm.solve_metric(model, bm.Exact(), tol=1e-6, max_sweeps=400).distance
+        assert (lower <= exact + 1e-5).all()
+        assert (exact <= upper + 1e-5).all()
+
+
+@pytest.mark.parametrize("reg", [1.0, 0.1])
+def test_dense_policy_runs_equal_those_of_the_cpu(reg):
+    """Matrix products with Newton steps and what is kept between policies; a budget of classes."""
+    mdp = bm.problems.chain(n_states=100, n_classes=10, mixing=0.05)
+    ours, theirs = (
+        bm.solve_policy(mdp, transport=bm.Sinkhorn(reg, diagonal="zero"), aggregation=bm.KMedoids(15, seed=0),
+                        step_size=bm.Constant(0.5), greedy_noise=(0.05, 0.1), steps=5, seed=2, device=x, lump=False)
+        for x in ("cuda", "cpu")
+    )  # fmt: skip
+    assert [step.sweeps for step in ours.history] == [step.sweeps for step in theirs.history]
+    np.testing.assert_allclose(ours.distance, theirs.distance, atol=1e-4)
+
+
+def test_run_folders_resume_to_the_same_policy(tmp_path):
+    mdp = bm.problems.chain(n_states=60, n_classes=6)
+    settings = Settings(
+        bm.Sinkhorn(0.5, diagonal="zero"), bm.EpsilonCover(0.1), bm.Constant(0.5), 10, True, (0.05, 0.1), 8, 0,
+        lump=False, device="cuda",
+    )  # fmt: skip
+
+    def interrupt(step):
+        if step.k == 3:
+            raise KeyboardInterrupt
+
+    results = []
+    for name, observers in (("whole", ()), ("broken", (interrupt,))):
+        runs.begin(tmp_path / name, {"settings": "as above"}, mdp)
+        results.append(runs.run(mdp, settings, tmp_path / name, observers=observers))
+    assert results[1].status is bm.RunStatus.INTERRUPTED
+    resumed = runs.run(mdp, settings, tmp_path / "broken")
+    np.testing.assert_array_equal(resumed.policy, results[0].policy)
+    np.testing.assert_allclose(resumed.distance, results[0].distance, atol=1e-9)
+
+
+def test_the_device_has_a_name():
+    assert select.engine("cuda", "float64").kernels.device_name()

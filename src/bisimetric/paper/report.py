@@ -131,6 +131,9 @@ def publish(folder: Path, target: Path, version: str, decisions: list[Decision])
     target.mkdir(parents=True, exist_ok=True)
     shutil.copy2(folder / "claims.csv", target / "claims.csv")
     names = [name for name in FIGURES if (folder / "figures" / f"{name}.png").exists()]
+    for name in FIGURES:  # nothing old may stay
+        for end in ("png", "csv"):
+            (target / f"{name}.{end}").unlink(missing_ok=True)
     for name in names:
         shutil.copy2(folder / "figures" / f"{name}.png", target / f"{name}.png")
         shutil.copy2(folder / "tables" / f"{name}-summary.csv", target / f"{name}.csv")
