@@ -489,8 +489,8 @@ CLAIMS.sort(key=lambda one: (int(one.name.rstrip(ascii_lowercase)), one.name))
 
 # Why we think that a claim fails, shown beside it where it does.
 _ALIKE = (
-    "In the end all λ agree nearly alike with the true classes, and what is left depends on how the spare medoids split "
-    "them; early on a smaller λ is ahead, as the figure shows."
+    "In the end all λ agree nearly alike with the true classes, and what is left depends on how the spare medoids "
+    "split them; early on a smaller λ is ahead, as the figure shows."
 )
 REASONS: dict[str, str] = {
     "3b": "API(1) keeps oscillating, but for some seeds it has the true number of classes more than half of the time.",
