@@ -43,7 +43,7 @@ class Profile:
 
 
 QUICK = Profile("quick", 60, 12, 3, 150, 150, 20, 60, 300, 50, 3, (10, 20), perturbed_exact=True)
-FULL = Profile("full", 200, 20, 10, 300, 400, 300, 300, 1000, 500, 3, (20, 50), perturbed_exact=False)
+FULL = Profile("full", 200, 20, 10, 300, 400, 300, 300, 1000, 300, 3, (20, 50), perturbed_exact=False)
 PROFILES = {profile.name: profile for profile in (QUICK, FULL)}
 
 
