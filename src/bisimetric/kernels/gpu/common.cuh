@@ -12,6 +12,7 @@ typedef unsigned int u32;
 
 #ifdef __CUDACC__
 #define LANES 32
+#define PARTS(lanes) (lanes)  // lanes that share a pair
 #define DEVICE __device__
 #define EACH_THREAD(...) ([&] { __VA_ARGS__ })()
 #define INFINITE __longlong_as_double(0x7ff0000000000000LL)
@@ -28,6 +29,7 @@ DEVICE inline double double_of(u64 x) { return __longlong_as_double((i64)x); }
 using std::exp; using std::fabs; using std::fmax; using std::fmin; using std::isnan; using std::log; using std::pow;
 using std::sqrt;
 #define LANES 1
+#define PARTS(lanes) 1
 #define DEVICE
 #define __global__
 #define __launch_bounds__(...)
@@ -88,6 +90,62 @@ template <int L, class T> DEVICE inline T smallest(T x) {
     for (int k = 16; k > 0; k >>= 1) { T other = __shfl_xor_sync(~0u, x, k); x = x < other ? x : other; }
 #endif
   return x;
+}
+
+// Whether x holds on any lane of the warp, and the value of the lane whose number differs in the bits of k.
+DEVICE inline bool any_lane(bool x) {
+#ifdef __CUDACC__
+  return __any_sync(~0u, x);
+#else
+  return x;
+#endif
+}
+
+template <class T> DEVICE inline T across(T x, int k) {
+#ifdef __CUDACC__
+  return __shfl_xor_sync(~0u, x, k);
+#else
+  return x;
+#endif
+}
+
+// The sum over the P neighbouring lanes that share a pair, the same bits on each.
+template <int P, class T> DEVICE inline T sum_of_parts(T x) {
+  for (int k = 1; k < P; k *= 2) x += across(x, k);
+  return x;
+}
+
+// The value of the first of the P lanes that share a pair.
+template <int P, class T> DEVICE inline T from_leader(T x) {
+#ifdef __CUDACC__
+  if (P > 1) x = __shfl_sync(~0u, x, 0, P);
+#endif
+  return x;
+}
+
+DEVICE inline int bits_in(u32 x) {
+#ifdef __CUDACC__
+  return __popc(x);
+#else
+  return __builtin_popcount(x);
+#endif
+}
+
+// 16 bytes from global to shared memory past the registers; `copied` waits for those of the calling thread. Where the
+// lanes that share a pair take whole sectors of memory together, the first-level cache is passed by.
+template <bool WHOLE_SECTORS> DEVICE inline void copy_16(void* to, const void* from) {
+#ifdef __CUDACC__
+  const u32 place = (u32)__cvta_generic_to_shared(to);
+  if (WHOLE_SECTORS) asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(place), "l"(from) : "memory");
+  else asm volatile("cp.async.ca.shared.global [%0], [%1], 16;" ::"r"(place), "l"(from) : "memory");
+#else
+  std::memcpy(to, from, 16);
+#endif
+}
+DEVICE inline void copied() {
+#ifdef __CUDACC__
+  asm volatile("cp.async.wait_all;" ::: "memory");
+#endif
 }
 
 DEVICE inline void raise(u64* field, double x) {

@@ -15,6 +15,7 @@ from ..select import DeviceError
 _HEADERS = ("common.cuh", "simplex.cuh", "scaling.cuh", "strips.cuh")
 _OLDEST = (12, 0)  # of the CUDA driver
 _CALLS: dict[Any, Any] = {}
+PARTS = {"SINKHORN_PARTS": (2, 2), "EXACT_PARTS": (2, 4)}  # lanes that share a pair of small supports: float32 and 64
 
 
 def cupy() -> Any:
@@ -65,7 +66,8 @@ def source(name: str) -> str:
 def options(dtype: np.dtype[Any]) -> tuple[str, ...]:
     """How kernels are compiled; the fast arithmetic touches single precision only."""
     kind = "double" if dtype == np.float64 else "float"
-    return ("-std=c++17", f"-DREAL={kind}", *(("--use_fast_math",) if kind == "float" else ()))
+    shared = (f"-D{name}={lanes[kind == 'double']}" for name, lanes in PARTS.items())
+    return ("-std=c++17", f"-DREAL={kind}", *shared, *(("--use_fast_math",) if kind == "float" else ()))
 
 
 def kernel(file: str, name: str, dtype: np.dtype[Any]) -> Any:
@@ -87,6 +89,13 @@ def kernel(file: str, name: str, dtype: np.dtype[Any]) -> Any:
 def lanes() -> int:
     """Threads that work on one pair: a warp."""
     return int(getattr(cupy(), "lanes_of_a_warp", 32))
+
+
+def parts(kind: str, width: int, dtype: np.dtype[Any]) -> int:
+    """Lanes that share a pair in the kernel for supports of at most `width` states."""
+    if lanes() == 1 or (kind == "sinkhorn" and width == 4):
+        return 1
+    return 2 if width == 4 else PARTS[f"{kind.upper()}_PARTS"][dtype == np.float64]
 
 
 @cache

@@ -65,8 +65,8 @@ exact_pairs(PAIR_ARGUMENTS, const i64* mass, const real* cost, double inv_p, dou
   );
 }
 
-// A tree of at most N × N nodes in 16 bytes (N = 8) or 4 (N = 4): its cells i·N + j, from the root outwards, so that each
-// cell joins one new node to those before it.
+// A tree of at most N × N nodes in 16 bytes (N = 8) or 4 (N = 4): its cells i·N + j, from the root outwards, so that
+// each cell joins one new node to those before it. The root is the row of the first cell.
 template <int N> struct Code;
 template <> struct alignas(16) Code<8> {
   u64 low, high;
@@ -85,109 +85,319 @@ template <> struct Code<4> {
   DEVICE void put(int k, int cell) { cells |= (u32)cell << 4 * k; }
 };
 
-template <class T> struct SlotMasses {  // masses of one row, transposed
-  const T* at; i64 stride;
-  DEVICE i64 operator[](int i) const { return (i64)at[i * stride]; }
-};
-
-typedef unsigned char u8;
 template <class T> struct MassOf;  // integers that hold the lifted masses
 template <> struct MassOf<float> { typedef int type; enum { shift = 5, bits = 25 }; };
 template <> struct MassOf<double> { typedef i64 type; enum { shift = 12, bits = 48 }; };
+typedef unsigned short u16;
 
-// Supports of at most N states, one thread a pair; its costs, potentials, flows and links in columns of shared memory.
-template <int N, int THREADS>
-DEVICE void small_exact(Tally* tally, const u32* slots, const typename MassOf<real>::type* slot_mass, const int* sizes,
-                        i64 n_members, i64 a0, i64 first, i64 n_states, const real* strips, double inv_p, double share,
-                        bool keep, Code<N>* kept, real* out, double& worst, u64& pivots) {
-  typedef typename MassOf<real>::type Mass;
-  constexpr int SHIFT = MassOf<real>::shift;
-  const i64 row = blockIdx.y, a = a0 + row, b = (i64)blockIdx.x * blockDim.x + threadIdx.x;
-  if (b >= n_members || b < a + first) return;
-  const double top = double_of(tally->top);
-  if (top == 0.0) { out[row * n_members + b] = 0; return; }
-  const int n = sizes[a], m = sizes[b], edges = n + m - 1, me = threadIdx.x;
-  real* costs = (real*)pool + me;
-  real* pots = (real*)pool + N * N * THREADS + me;
-  Mass* flows = (Mass*)((real*)pool + (N * N + 2 * N) * THREADS) + me;
-  u8* links = (u8*)((Mass*)((real*)pool + (N * N + 2 * N) * THREADS) + 2 * N * THREADS) + me;
-  typedef Tree<Column<real, THREADS>, Column<real, THREADS>, Column<Mass, THREADS>, Column<u8, THREADS>, SHIFT> Small;
-  const Small t = {{costs}, {pots}, {flows}, {links}, {links + 2 * N * THREADS},
-                   {links + 4 * N * THREADS}, n, m, N};
-  const real* strip = strips + row * n_states * N;
-  double biggest = 0.0;
-  for (int j = 0; j < N; ++j) {
-    const Packed<real, N> column = *(const Packed<real, N>*)(strip + (i64)slots[j * n_members + b] * N);
-    for (int i = 0; i < N; ++i) {
-      t.cost[i * N + j] = column.at[i];
-      if (inv_p != 1.0 && i < n && j < m) biggest = fmax(biggest, (double)column.at[i]);
+// A tree on N rows (nodes 0 … N − 1) and N columns (N … 2N − 1) in shared memory, for P lanes.
+//
+// A node is known by the set of arcs on its way to the root. The way between two nodes is then the difference of their
+// sets, and a pivot adds the cycle (mod 2) to all sets that have the arc that leaves. There are no links to follow, so
+// lanes share the nodes and arcs evenly. Arcs are numbered by the node that they joined to the tree at first; a new arc
+// takes the number of the one that leaves. Nodes without mass that fill up a side have potential −∞.
+template <int N, int P> struct SmallTree {
+  typedef MassOf<real>::type Mass;
+  enum { NODES = 2 * N, SHIFT = MassOf<real>::shift };
+  // Lengths of a pair's arrays: what lanes of a warp read at once is in different banks.
+  enum { COSTS = N * N + 8, NUMBERS = NODES + 4, SETS = 6 * N + 4 };
+  enum { BYTES = COSTS * sizeof(real) + NUMBERS * (8 + sizeof(Mass)) + SETS };
+  real* cost;    // of cell column · N + row, as they lie in strips
+  double* pot;   // exact up to double rounding for floats too, so pivots can go on from each other
+  Mass* flow;    // of arcs
+  u16* way;      // of nodes: the set of arcs to the root
+  unsigned char* cell;  // of arcs
+  u32 low_rows;  // arcs whose lower node is a row
+  int n, m, part;
+
+  DEVICE SmallTree(int n, int m) : low_rows((1u << N) - 1), n(n), m(m), part(threadIdx.x % P) {
+    constexpr int PAIRS = 4 * LANES / P;
+    const int pair = threadIdx.x / P;
+    real* costs = (real*)pool;
+    double* pots = (double*)(costs + PAIRS * COSTS);
+    Mass* flows = (Mass*)(pots + PAIRS * NUMBERS);
+    unsigned char* sets = (unsigned char*)(flows + PAIRS * NUMBERS) + pair * SETS;
+    cost = costs + pair * COSTS;
+    pot = pots + pair * NUMBERS;
+    flow = flows + pair * NUMBERS;
+    way = (u16*)sets;
+    cell = sets + 2 * NODES;
+  }
+
+  // Masses where flows will be, those of columns below 0; no arcs.
+  DEVICE void begin(const Mass* masses, i64 stride, i64 a, i64 b) const {
+    for (int k = 0; k < NODES / P; ++k) {
+      const int v = part + P * k, j = v - N;
+      const bool real_node = v < N ? v < n : j < m;
+      const Mass mass = masses[(v < N ? v : j) * stride + (v < N ? a : b)];
+      const Mass lifted = (Mass)(v < N ? lifted_row<SHIFT>(mass) : -lifted_column<SHIFT>(mass, j == m - 1, n));
+      flow[v] = real_node ? lifted : 0;
+      pot[v] = real_node ? 0.0 : -INFINITE;
+      way[v] = 0;
+      cell[v] = 0;
     }
   }
-  const double tol = inv_p == 1.0 ? share * top : share * biggest;
-  const SlotMasses<Mass> row_mass = {slot_mass + a, n_members}, column_mass = {slot_mass + b, n_members};
+
+  // A feasible tree by the row-minimum rule, for one lane. Each arc is the last one of a row or a column, so from the
+  // last arc backwards each joins one new node.
+  DEVICE Code<N> new_tree() const {
+    Code<N> code;
+    code.clear();
+    u32 open = (1u << m) - 1;
+    for (int k = n + m - 2, i = 0; k >= 0; --k) {
+      int best = 0;
+      double low = INFINITE;
+      for (int j = 0; j < N; ++j)
+        if ((open >> j & 1) && (double)cost[j * N + i] < low) { low = (double)cost[j * N + i]; best = j; }
+      code.put(k, i * N + best);
+      const Mass here = flow[i], there = -flow[N + best];
+      if (i < n - 1 && (here <= there || !(open & (open - 1)))) {
+        flow[N + best] += here;
+        ++i;
+      } else {
+        flow[i] -= there;
+        open &= ~(1u << best);
+      }
+    }
+    return code;
+  }
+
+  // Ways, potentials and flows of a tree, for one lane; returns whether no flow is negative.
+  DEVICE bool take(const Code<N>& code) const {
+    const int arcs = n + m - 1, root = code.cell(0) / N;
+    u64 uppers = 0, lowers = 0;  // four bits an arc
+    u32 known = 1u << root;
+#pragma unroll
+    for (int k = 0; k < 2 * N - 1; ++k) {
+      if (k >= arcs) break;
+      const int c = code.cell(k), i = c / N, j = c % N;
+      const bool down = known >> i & 1;  // from the row to the column
+      const int up = down ? i : N + j, low = down ? N + j : i;
+      known |= 1u << low;
+      uppers |= (u64)up << 4 * k;
+      lowers |= (u64)low << 4 * k;
+      cell[low] = (unsigned char)(j * N + i);
+      way[low] = (u16)(way[up] | 1u << low);
+      pot[low] = (double)cost[j * N + i] - pot[up];
+    }
+    bool feasible = true;
+#pragma unroll
+    for (int k = 2 * N - 2; k >= 0; --k) {
+      if (k >= arcs) continue;
+      const int up = (int)(uppers >> 4 * k & 15), low = (int)(lowers >> 4 * k & 15);
+      const Mass beyond = flow[low], through = low < N ? beyond : -beyond;
+      flow[up] += beyond;
+      flow[low] = through;
+      feasible &= through >= 0;
+    }
+    return feasible;
+  }
+
+  // The cell of least reduced cost, for all lanes alike, and N · N where none is below −tol.
+  DEVICE int best_cell(double tol, double& least) const {
+    constexpr int R = N / P, E = 16 / sizeof(real), W = R < E ? R : E;  // rows of a lane, and how many lie together
+    double low = -tol, u[R];
+    int best = N * N;
+#pragma unroll
+    for (int r = 0; r < R; ++r) u[r] = pot[(r / W * P + part) * W + r % W];
+#pragma unroll
+    for (int j = 0; j < N; ++j) {
+      const double v = pot[N + j];
+#pragma unroll
+      for (int h = 0; h < R / W; ++h) {
+        const int c = j * N + (h * P + part) * W;
+        const Packed<real, W> costs = *(const Packed<real, W>*)(cost + c);
+#pragma unroll
+        for (int e = 0; e < W; ++e) {
+          const double reduced = (double)costs.at[e] - u[h * W + e] - v;
+          if (reduced < low) { low = reduced; best = c + e; }
+        }
+      }
+    }
+    for (int k = 1; k < P; k *= 2) {
+      const double other = across(low, k);
+      const int there = across(best, k);
+      if (other < low || (other == low && there < best)) { low = other; best = there; }
+    }
+    least = low;
+    return best;
+  }
+
+  // Let a cell enter and the arc of least flow that loses some leave. All lanes come here; only where `wanted` is
+  // anything done.
+  DEVICE void pivot(bool wanted, int entering, double reduced) {
+    const int row = wanted ? entering % N : 0, column = N + (wanted ? entering / N : 0);
+    const u32 from_row = way[row], from_column = way[column], cycle = from_row ^ from_column;
+    const u32 losing = cycle & ((from_row & low_rows) | (from_column & ~low_rows));
+    Mass old[NODES / P], theta = 0;
+    int leaving = NODES;
+    for (int k = 0; k < NODES / P; ++k) {
+      const int s = part + P * k;
+      old[k] = flow[s];
+      if ((losing >> s & 1) && (leaving == NODES || old[k] < theta)) { theta = old[k]; leaving = s; }
+    }
+    for (int k = 1; k < P; k *= 2) {
+      const Mass other = across(theta, k);
+      const int there = across(leaving, k);
+      if (there < NODES && (leaving == NODES || other < theta || (other == theta && there < leaving))) {
+        theta = other;
+        leaving = there;
+      }
+    }
+    leaving &= NODES - 1;  // it is there wherever it is wanted
+    const bool row_below = from_row >> leaving & 1;  // the part that is cut off has the row
+    const int cut = cell[leaving], end = low_rows >> leaving & 1 ? cut % N : N + cut / N;
+    const u32 turned = (row_below ? from_row : from_column) ^ way[end];
+    const double shift = row_below ? reduced : -reduced;
+    sync<LANES>();
+    if (wanted) {
+      low_rows = (low_rows ^ turned) & ~(1u << leaving);
+      low_rows |= (u32)row_below << leaving;
+      if (part == 0) cell[leaving] = (unsigned char)entering;
+      for (int k = 0; k < NODES / P; ++k) {
+        const int v = part + P * k;
+        if (cycle >> v & 1) flow[v] = v == leaving ? theta : old[k] + (losing >> v & 1 ? -theta : theta);
+        const u32 mine = way[v];
+        if (mine >> leaving & 1) {
+          way[v] = (u16)(mine ^ cycle ^ 1u << leaving);
+          pot[v] += v < N ? shift : -shift;
+        }
+      }
+    }
+    sync<LANES>();
+  }
+
+  // Σ flow · cost of the true masses, for all lanes alike.
+  DEVICE double value() const {
+    double total = 0.0;
+    for (int k = 0; k < NODES / P; ++k) {
+      const int s = part + P * k;
+      const i64 units = ((i64)flow[s] + ((i64)1 << (SHIFT - 1))) >> SHIFT;
+      if (units > 0) total += (double)units * (double)cost[cell[s]];
+    }
+    return sum_of_parts<P>(total) * (1.0 / (double)((i64)1 << MassOf<real>::bits));
+  }
+
+  // The tree from the root outwards, for one lane: arcs sorted by the length of the way of their lower node.
+  DEVICE Code<N> packed() const {
+    u64 counts = 0, lengths = 0;  // four bits a length, or an arc
+    for (int s = 0; s < NODES; ++s) {
+      const int c = cell[s];
+      const u32 mine = way[low_rows >> s & 1 ? c % N : N + c / N];
+      const int length = mine >> s & 1 ? bits_in(mine) : 0;  // 0: no arc has this number
+      lengths |= (u64)length << 4 * s;
+      if (length) counts += (u64)1 << 4 * length;
+    }
+    u64 places = counts * 0x1111111111111111ull << 4;  // the number of shorter ones
+    Code<N> code;
+    code.clear();
+    for (int s = 0; s < NODES; ++s) {
+      const int length = (int)(lengths >> 4 * s & 15), c = cell[s];
+      if (length == 0) continue;
+      code.put((int)(places >> 4 * length & 15), c % N * N + c / N);
+      places += (u64)1 << 4 * length;
+    }
+    return code;
+  }
+};
+
+// Supports of at most N states, P neighbouring lanes a pair. Lanes of a warp go through all loops together.
+template <int N, int P>
+DEVICE void small_exact(Tally* tally, const u32* slots, const typename MassOf<real>::type* slot_mass, const int* sizes,
+                        i64 n_members, i64 a0, i64 first, i64 n_states, const real* strips, double inv_p, double share,
+                        bool keep, Code<N>* kept, real* out, double& worst, u32& pivots) {
+  constexpr int E = 16 / sizeof(real), CHUNKS = N / E;  // of a column
+  const i64 row = blockIdx.y, a = a0 + row;
+  i64 b = (i64)blockIdx.x * (4 * LANES / P) + threadIdx.x / P;
+  const bool inside = b < n_members && b >= a + first;
+  if (!any_lane(inside)) return;
+  if (!inside) b = b < n_members ? a + first : n_members - 1;  // some pair, to go along
+  const double top = double_of(tally->top);
+  SmallTree<N, P> t(sizes[a], sizes[b]);
+  const bool leads = t.part == 0;
+  if (top == 0.0) {
+    if (inside && leads) out[row * n_members + b] = 0;
+    return;
+  }
+  const real* strip = strips + row * n_states * N;
+  for (int k = 0; k < N * CHUNKS / P; ++k) {
+    const int chunk = k * P + t.part, j = chunk / CHUNKS;
+    const real* column = strip + (i64)slots[j * n_members + b] * N;
+    copy_16<(P > 1)>(t.cost + chunk * E, column + chunk % CHUNKS * E);
+  }
   Code<N>* store = kept + (a * (n_members - first) - a * (a - 1) / 2 + b - a - first);
   Code<N> code;
   code.clear();
-  if (keep) code = *store;
-  int more = -1;
-  if (keep && code.filled()) {
-    for (int i = 0; i < n; ++i) t.flow[i] = (Mass)lifted_row<SHIFT>(row_mass[i]);
-    for (int j = 0; j < m; ++j) t.flow[n + j] = (Mass)lifted_column<SHIFT>(column_mass[j], j == m - 1, n);
-    u32 known = 1;
-    t.pot[0] = 0;
-    for (int k = 0; k < edges; ++k) {
-      const int cell = code.cell(k), i = cell / N, j = n + cell % N;
-      const bool down = known >> i & 1;  // from the row to the column
-      const int from = down ? i : j, to = down ? j : i;
-      t.parent[to] = (u8)from;
-      t.pot[to] = t.cost[cell] - t.pot[from];
-      known |= 1u << to;
-    }
-    bool feasible = true;
-    for (int k = edges - 1; k >= 0; --k) {  // the new node of a cell is the one that no later cell leads from
-      const int cell = code.cell(k), i = cell / N, j = n + cell % N;
-      const int to = i != 0 && t.parent[i] == j ? i : j, from = to == i ? j : i;
-      const Mass flow = t.flow[to];
-      feasible &= flow >= 0;
-      t.flow[from] -= flow;
-    }
-    if (feasible) more = improve<1>(t, tol, false);
+  bool cold = true;
+  if (keep) {
+    code = *store;
+    cold = !code.filled();
   }
-  if (more != 0) {
-    if (more < 0) more = 1 + solve<1, SHIFT>(t, row_mass, column_mass, false, tol);
-    code.clear();
-    for (int k = 0, level = 1; k < edges; ++level)
-      for (int v = 1; v < n + m; ++v)
-        if (t.depth[v] == level) code.put(k++, v < n ? v * N + t.parent[v] - n : t.parent[v] * N + v - n);
-    if (keep) *store = code;
+  copied();
+  sync<LANES>();
+  double tol = share * top;
+  if (inv_p != 1.0) {
+    double biggest = 0.0;
+    for (int j = 0; j < t.m; ++j)
+      for (int i = 0; i < t.n; ++i) biggest = fmax(biggest, (double)t.cost[j * N + i]);
+    tol = share * biggest;
   }
-  pivots += more;
-  const double value = tree_value<1, SHIFT>(t, 1.0 / (double)((i64)1 << MassOf<real>::bits));
+  bool ready = false;
+  while (any_lane(!ready)) {
+    if (any_lane(!ready && cold)) {
+      if (!ready && cold) t.begin(slot_mass, n_members, a, b);
+      sync<LANES>();
+      if (!ready && cold && leads) code = t.new_tree();
+      sync<LANES>();
+    }
+    if (!ready) t.begin(slot_mass, n_members, a, b);
+    sync<LANES>();
+    const bool good = from_leader<P>(ready || !leads || t.take(code));
+    sync<LANES>();
+    ready = good || cold;  // a tree of other masses may be infeasible, a new one is not
+    cold = cold || !good;
+  }
+  int more = cold;
+  double reduced;
+  for (int steps = 0; steps < 200 * N; ++steps) {  // far above what is seen; the answer is feasible anyway
+    const int entering = t.best_cell(tol, reduced);
+    const bool wanted = inside && entering < N * N;
+    if (!any_lane(wanted)) break;
+    t.pivot(wanted, entering, reduced);
+    more += wanted;
+  }
+  const double value = t.value();
+  if (!inside || !leads) return;
+  if (more && keep) *store = t.packed();
+  pivots = more;
   const double answer = root(value, inv_p);
   worst = inv_p == 1.0 ? tol : answer - root(fmax(value - tol, 0.0), inv_p);
   out[row * n_members + b] = (real)answer;
 }
 
-#define SMALL_EXACT(N, THREADS)                                                                                       \
-  extern "C" __global__ void __launch_bounds__(THREADS)                                                               \
+#define SMALL_EXACT(N, P, BLOCKS)                                                                                     \
+  extern "C" __global__ void __launch_bounds__(4 * LANES, BLOCKS)                                                     \
   exact_small_##N(Tally* tally, const u32* slots, const MassOf<real>::type* slot_mass, const int* sizes,              \
                   i64 n_members, i64 a0, i64 first, i64 n_states, const real* strips, double inv_p, double share,     \
                   i64 keep, Code<N>* kept, real* out) {                                                               \
     EACH_THREAD(                                                                                                      \
       if (tally->done) return;                                                                                        \
-      if (((i64)blockIdx.x + 1) * blockDim.x <= a0 + blockIdx.y + first) return;                                      \
+      if (((i64)blockIdx.x + 1) * (blockDim.x / (P)) <= a0 + blockIdx.y + first) return;                              \
       double worst = 0.0;                                                                                             \
-      u64 pivots = 0;                                                                                                 \
-      small_exact<N, THREADS>(tally, slots, slot_mass, sizes, n_members, a0, first, n_states, strips, inv_p, share,   \
-                              keep != 0, kept, out, worst, pivots);                                                   \
+      u32 pivots = 0;                                                                                                 \
+      small_exact<N, P>(tally, slots, slot_mass, sizes, n_members, a0, first, n_states, strips, inv_p, share,         \
+                        keep != 0, kept, out, worst, pivots);                                                         \
       worst = largest<LANES>(worst);                                                                                  \
       pivots = sum<LANES>(pivots);                                                                                    \
       if (lane_of(LANES) == 0) {                                                                                      \
         raise(&tally->error, worst);                                                                                  \
-        count_iterations(tally, pivots);                                                            \
+        count_iterations(tally, pivots);                                                                              \
       }                                                                                                               \
     );                                                                                                                \
   }
-SMALL_EXACT(4, 128)
-#define EIGHT (sizeof(real) == 4 ? 128 : 64)
-SMALL_EXACT(8, EIGHT)
+#define BY_SIZE(one, two) (sizeof(real) == 4 ? one : two)
+SMALL_EXACT(4, PARTS(2), 8)
+#ifndef EXACT_BLOCKS  // as many blocks on a multiprocessor as shared memory holds
+#define EXACT_BLOCKS (EXACT_PARTS == 1 ? BY_SIZE(3, 1) : EXACT_PARTS == 2 ? BY_SIZE(6, 3) : BY_SIZE(8, 7))
+#endif
+SMALL_EXACT(8, PARTS(EXACT_PARTS), EXACT_BLOCKS)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..select import DeviceError
-from .device import cupy, free_bytes, lanes, launch, over, over_rows, processors
+from .device import cupy, free_bytes, lanes, launch, over, over_rows, parts, processors
 from .fields import Tally
 
 _BITS = 48  # masses of the exact solver add up to 2 to this power
@@ -15,7 +15,7 @@ _WORK_SHARE = 0.25  # of the free memory, for work spaces of warps
 _STRIP_BYTES = 24 << 20
 _SHARED_BYTES = 128 << 10
 _FAST_LIMIT = 300  # iterations before a pair is left to the kernel that knows Newton steps
-SMALL = (4, 8)  # widths of the kernels with one thread a pair
+SMALL = (4, 8)  # widths of the kernels with a few lanes a pair
 WARP = {12: (6, 5), 20: (5, 4), 32: (4, 2)}  # with one warp a pair: blocks on a multiprocessor, for float32 and 64
 
 
@@ -75,7 +75,7 @@ class Rows:
         return self._arrays["mass"]
 
     def small_width(self, group: int) -> int:
-        """The width of the kernels with one thread a pair, where they serve the group; else 0."""
+        """The width of the kernels with a few lanes a pair, where they serve the group; else 0."""
         return next((width for width in SMALL if self.widest[group] <= width), 0)
 
     def slots(self, group: int) -> tuple[Any, Any, Any, Any]:
@@ -200,6 +200,11 @@ def work_numbers(widest: int) -> int:
     return 3 * widest * (widest + 1) + 24 * widest
 
 
+def pair_bytes(width: int, real: int) -> int:
+    """Shared memory of a pair in `exact_small`: SmallTree::BYTES of exact.cu."""
+    return real * (width * width + 8) + (8 + real) * (2 * width + 4) + 6 * width + 4
+
+
 def exact_block(
     tally: Tally, rows: Rows, group: int, a0: int, a1: int, cost: Any, inv_p: float, first: int, kept: Any, out: Any
 ) -> None:
@@ -210,10 +215,9 @@ def exact_block(
     if width:
         strips = rows.strips(tally, group, a0, a1, cost)
         slots, _, mass, sizes = rows.slots(group)
-        real = rows.dtype.itemsize
-        threads = 4 * lanes() if real == 4 or width == 4 else 2 * lanes()
-        shared = threads * (real * (width * width + 2 * width) + (4 if real == 4 else 8) * 2 * width + 6 * width)
-        launch("exact.cu", f"exact_small_{width}", rows.dtype, (-(-n_members // threads), a1 - a0), threads, (
+        at_once = 4 * lanes() // parts("exact", width, rows.dtype)  # pairs of a block
+        shared = at_once * pair_bytes(width, rows.dtype.itemsize)
+        launch("exact.cu", f"exact_small_{width}", rows.dtype, (-(-n_members // at_once), a1 - a0), 4 * lanes(), (
             tally.array, slots, mass, sizes, np.int64(n_members), np.int64(a0), np.int64(first),
             np.int64(rows.n_states), strips, np.float64(inv_p), np.float64(share), keep, kept, out,
         ), shared)  # fmt: skip
@@ -252,11 +256,12 @@ def sinkhorn_block(
     if small:
         strips = rows.strips(tally, group, a0, a1, cost)
         slots, probs, _, _ = rows.slots(group)
-        threads = 4 * lanes()
-        launch("sinkhorn.cu", f"sinkhorn_small_{small}", rows.dtype, (-(-n_members // threads), a1 - a0), threads, (
+        at_once = 4 * lanes() // parts("sinkhorn", small, rows.dtype)  # pairs of a block
+        shared = at_once * small * small * rows.dtype.itemsize
+        launch("sinkhorn.cu", f"sinkhorn_small_{small}", rows.dtype, (-(-n_members // at_once), a1 - a0), 4 * lanes(), (
             tally.array, slots, probs, np.int64(n_members), np.int64(a0), np.int64(first), np.int64(rows.n_states),
             strips, *settings, np.int64(min(limit, _FAST_LIMIT)), np.int64(keep), kept, waiting, out,
-        ))  # fmt: skip
+        ), shared)  # fmt: skip
     elif width:
         resident = WARP[width][rows.dtype == np.float64]
         blocks = max(1, min(-(-pairs // 4), resident * processors()))

@@ -7,11 +7,6 @@
 //
 // All walks go from a node to the root, one lane a node, so the tree needs no order.
 
-template <class T, int STRIDE> struct Column {  // entry k of one thread's column of an interleaved array
-  T* at;
-  DEVICE T& operator[](int k) const { return at[k * STRIDE]; }
-};
-
 template <class Costs, class Reals, class Flows, class Nodes, int SHIFT> struct Tree {
   Costs cost; Reals pot; Flows flow; Nodes parent, depth, edge;
   int n, m, width;  // cost[i * width + j]
@@ -102,8 +97,7 @@ DEVICE bool set_flows(const T& t, Masses row_mass, Masses column_mass) {
   for (int v = lane_of(L); v < nodes; v += L) {
     i64 mass = v < n ? lifted_row<SHIFT>(row_mass[v]) : lifted_column<SHIFT>(column_mass[v - n], v == nodes - 1, n);
     for (int x = v; x != 0; x = t.parent[x], mass = -mass) {
-      if constexpr (L == 1) t.flow[x] += mass;
-      else atomicAdd((u64*)&t.flow[x], (u64)mass);  // integers: the order does not matter
+      atomicAdd((u64*)&t.flow[x], (u64)mass);  // integers: the order does not matter
     }
   }
   sync<L>();
@@ -182,13 +176,11 @@ template <int L, int SHIFT, class T> DEVICE double tree_value(const T& t, double
   return sum<L>(value) * unit;
 }
 
-// Pivot until no reduced cost is below −tol. Needs potentials; depths are made before the first pivot.
-template <int L, class T> DEVICE int improve(const T& t, double tol, bool has_depths) {
+// Pivot until no reduced cost is below −tol. Needs depths and potentials.
+template <int L, class T> DEVICE int improve(const T& t, double tol) {
   int i, j, next = 0, pivots = 0;
   const int limit = 1000 + 200 * (t.n + t.m);  // far above what is seen; the answer is feasible anyway
   while (pivots < limit && best_arc<L>(t, tol, next, i, j)) {
-    if (!has_depths) set_potentials<L>(t);
-    has_depths = true;
     pivot<L>(t, i, j);
     set_potentials<L>(t);
     ++pivots;
@@ -205,7 +197,7 @@ DEVICE int solve(const T& t, Masses row_mass, Masses column_mass, bool warm, dou
     set_flows<L, SHIFT>(t, row_mass, column_mass);
   }
   set_potentials<L>(t);
-  return improve<L>(t, tol, true);
+  return improve<L>(t, tol);
 }
 
 DEVICE inline double two_by_two(double a, double b, double c00, double c01, double c10, double c11) {

@@ -54,100 +54,171 @@ sinkhorn_any(PAIR_ARGUMENTS, const i64* mass, const real* cost, double reg, i64 
   );
 }
 
-// Supports of at most N states, one thread a pair, the plan in registers. Leaves what does not converge soon in `list`.
-template <int N>
+// Supports of at most N states, P neighbouring lanes a pair: each has N / P rows of the plan in registers, and y. Costs
+// are gathered once, past the registers, and wait in shared memory until the cost of the plan is wanted. Lanes go
+// through all loops together; pairs that are finished hold their y. Leaves what does not converge soon in `list`.
+template <int N, int P>
 DEVICE void small_pair(Tally* tally, const u32* slots, const real* slot_probs, i64 n_members, i64 a0, i64 first,
                        i64 n_states, const real* strips, double reg, bool as_value, double inv_p, double accuracy,
                        double tightest, double loosest, int limit, bool keep, real* kept, u32* list, real* out,
-                       double& worst, u64& iterations) {
-  const i64 row = blockIdx.y, a = a0 + row, b = (i64)blockIdx.x * blockDim.x + threadIdx.x;
-  if (b >= n_members || b < a + first) return;
+                       double& worst, u32& iterations) {
+  constexpr int THREADS = 4 * LANES, R = N / P, E = 16 / sizeof(real), H = R / E, OWN = N / P;
+  static_assert(H * E * P == N, "a lane's part of a column is made of 16 bytes");
+  typedef Packed<real, E> Chunk;
+  const i64 row = blockIdx.y, a = a0 + row;
+  const int part = threadIdx.x % P;
+  i64 b = (i64)blockIdx.x * (THREADS / P) + threadIdx.x / P;
+  const bool inside = b < n_members && b >= a + first;
+  if (!any_lane(inside)) return;
+  if (!inside) b = b < n_members ? a + first : n_members - 1;  // some pair, to go along
   const u32 p = (u32)(row * n_members + b);
   const double top = double_of(tally->top);
-  if (top == 0.0) { out[p] = 0; return; }
-  const real* strip = strips + row * n_states * N;
-  const real rate = (real)(1.0 / reg);
-  real k[N][N], y[N], q[N], pa[N], pb[N];
-  for (int j = 0; j < N; ++j) {
-    pb[j] = slot_probs[j * n_members + b];
-    pa[j] = slot_probs[j * n_members + a];
+  if (top == 0.0) {
+    if (inside && part == 0) out[p] = 0;
+    return;
   }
-  Packed<real, N>* store = (Packed<real, N>*)kept + (a * (n_members - first) - a * (a - 1) / 2 + b - a - first);
-  Packed<real, N> start;
-  if (keep) start = *store;
-  const bool warm = keep && !isnan(start.at[0]);
-  real biggest = 0;
+  const real* strip = strips + row * n_states * N + part * E;
+  Chunk* stash = (Chunk*)pool + threadIdx.x;  // chunk h of column j at j·H + h: rows (h·P + part)·E and after
+#pragma unroll
   for (int j = 0; j < N; ++j) {
-    const real g = pb[j] > 0 ? (warm ? start.at[j] : (real)log(pb[j])) : 0;
-    const Packed<real, N> column = *(const Packed<real, N>*)(strip + (i64)slots[j * n_members + b] * N);
-    for (int i = 0; i < N; ++i) {
-      k[i][j] = pb[j] > 0 ? g - column.at[i] * rate : (real)-1e30;
-      if (inv_p != 1.0 && pb[j] > 0 && pa[i] > 0) biggest = biggest > column.at[i] ? biggest : column.at[i];
+    const real* column = strip + (i64)slots[j * n_members + b] * N;
+#pragma unroll
+    for (int h = 0; h < H; ++h) copy_16<(P > 1)>(stash + (j * H + h) * THREADS, column + h * P * E);
+  }
+  const real rate = (real)(1.0 / reg);
+  real k[R][N], y[N], q[N], pa[R], pb[N], g[OWN];
+#pragma unroll
+  for (int j = 0; j < N; ++j) pb[j] = slot_probs[j * n_members + b];
+#pragma unroll
+  for (int i = 0; i < R; ++i) pa[i] = slot_probs[((i / E * P + part) * E + i % E) * n_members + a];
+  real* store = kept + N * (a * (n_members - first) - a * (a - 1) / 2 + b - a - first);
+  Packed<real, N> start;
+  if (keep) start = *(Packed<real, N>*)store;
+  const bool warm = keep && !isnan(start.at[0]);
+  copied();
+  real biggest = 0;
+#pragma unroll
+  for (int j = 0; j < N; ++j) {
+    const real from = pb[j] > 0 ? (warm ? start.at[j] : (real)log(pb[j])) : 0;
+    if (j / OWN == part) g[j % OWN] = from;
+#pragma unroll
+    for (int h = 0; h < H; ++h) {
+      const Chunk costs = stash[(j * H + h) * THREADS];
+#pragma unroll
+      for (int e = 0; e < E; ++e) {
+        const int i = h * E + e;
+        k[i][j] = pb[j] > 0 ? from - costs.at[e] * rate : (real)-1e30;
+        if (inv_p != 1.0 && pb[j] > 0 && pa[i] > 0) biggest = biggest > costs.at[e] ? biggest : costs.at[e];
+      }
     }
     q[j] = 0;
   }
   double value = 0.0;
-  for (int i = 0; i < N; ++i) {  // exact rows: a_i exp(k_ij − max) / Σ_j
+#pragma unroll
+  for (int i = 0; i < R; ++i) {  // exact rows: a_i exp(k_ij − max) / Σ_j
     real high = k[i][0], total = 0;
+#pragma unroll
     for (int j = 1; j < N; ++j) high = high > k[i][j] ? high : k[i][j];
+#pragma unroll
     for (int j = 0; j < N; ++j) { k[i][j] = exp(k[i][j] - high); total += k[i][j]; }
-    const real part = pa[i] * inverse(total);
-    for (int j = 0; j < N; ++j) { k[i][j] *= part; q[j] += k[i][j]; }
+    const real share = pa[i] * inverse(total);
+#pragma unroll
+    for (int j = 0; j < N; ++j) { k[i][j] *= share; q[j] += k[i][j]; }
     if (as_value) value -= (double)pa[i] * ((double)high + (double)log(total));
   }
-  const double scale_of_errors = inv_p == 1.0 ? top : (double)biggest;
+  double scale_of_errors = top;
+  if (inv_p != 1.0) {
+#pragma unroll
+    for (int n = 1; n < P; n *= 2) {
+      const real other = across(biggest, n);
+      biggest = biggest > other ? biggest : other;
+    }
+    scale_of_errors = (double)biggest;
+  }
   const double tol = pair_tolerance(scale_of_errors, inv_p, accuracy, tightest, loosest);
   real error = 0;
-  for (int j = 0; j < N; ++j) { error += fabs(q[j] - pb[j]); y[j] = 1; }
+#pragma unroll
+  for (int j = 0; j < N; ++j) {
+    q[j] = sum_of_parts<P>(q[j]);
+    error += fabs(q[j] - pb[j]);
+    y[j] = 1;
+  }
   int done = 1, look = 8;
   real before = error;
-  while (error > (real)tol && done < limit) {
-    if (done >= look) {
+  bool busy = inside && error > (real)tol && done < limit;
+  while (any_lane(busy)) {
+    if (busy && done >= look) {
       const real speed = log(fmax(before / error, (real)1.000001)) / 6;
-      if (log(error / (real)tol) / speed > (real)limit) break;
+      busy = !(log(error / (real)tol) / speed > (real)limit);
       look = done + 6;
       before = error;
     }
-    for (int j = 0; j < N; ++j) { y[j] = pb[j] > 0 ? pb[j] * inverse(q[j]) : 0; q[j] = 0; }
-    for (int i = 0; i < N; ++i) {
+#pragma unroll
+    for (int j = 0; j < N; ++j) {  // the same y gives the same q and error again
+      if (busy) y[j] = pb[j] > 0 ? pb[j] * inverse(q[j]) : 0;
+      q[j] = 0;
+    }
+#pragma unroll
+    for (int i = 0; i < R; ++i) {
       real total = 0;
+#pragma unroll
       for (int j = 0; j < N; ++j) total += k[i][j] * y[j];
       const real x = pa[i] > 0 ? pa[i] * inverse(total) : 0;
+#pragma unroll
       for (int j = 0; j < N; ++j) q[j] += x * k[i][j];
     }
-    error = 0;
-    for (int j = 0; j < N; ++j) error += fabs(q[j] * y[j] - pb[j]);
-    ++done;
+    real off = 0;
+#pragma unroll
+    for (int j = 0; j < N; ++j) {
+      q[j] = sum_of_parts<P>(q[j]);
+      off += fabs(q[j] * y[j] - pb[j]);
+    }
+    if (busy) { error = off; ++done; }
+    busy = busy && error > (real)tol && done < limit;
   }
-  iterations += done;
   const bool finite = error <= (real)2;  // false for NaN
   if (as_value || keep) {
-    if (keep) start = *store;
-    for (int j = 0; j < N; ++j) {
-      const real g = pb[j] > 0 ? (warm ? start.at[j] : (real)log(pb[j])) + (real)log(y[j]) : 0;
-      if (as_value && pb[j] > 0) value += (double)pb[j] * ((double)g - (double)log(pb[j]));
-      start.at[j] = finite ? g : (real)NOT_A_NUMBER;
+    Packed<real, OWN> mine;
+#pragma unroll
+    for (int c = 0; c < OWN; ++c) {
+      real factor = y[c], mass = pb[c];
+#pragma unroll
+      for (int n = 1; n < P; ++n)
+        if (part == n) { factor = y[n * OWN + c]; mass = pb[n * OWN + c]; }
+      const real now = mass > 0 ? g[c] + (real)log(factor) : 0;
+      if (as_value && mass > 0) value += (double)mass * ((double)now - (double)log(mass));
+      mine.at[c] = finite ? now : (real)NOT_A_NUMBER;
     }
-    if (keep) *store = start;
+    if (keep && inside) ((Packed<real, OWN>*)store)[part] = mine;
   }
-  real sharp = 0, x[N];
-  for (int i = 0; i < N; ++i) {
+  real x[R];
+#pragma unroll
+  for (int i = 0; i < R; ++i) {
     real total = 0;
+#pragma unroll
     for (int j = 0; j < N; ++j) total += k[i][j] * y[j];
     x[i] = pa[i] > 0 && done > 1 ? pa[i] * inverse(total) : 1;
     if (as_value && pa[i] > 0) value += (double)pa[i] * (double)log(x[i]);
   }
   if (as_value) {
-    value = fmax(reg * value, 0.0);
+    value = fmax(reg * sum_of_parts<P>(value), 0.0);
   } else {
+    real sharp = 0;
+#pragma unroll
     for (int j = 0; j < N; ++j) {
-      const Packed<real, N> column = *(const Packed<real, N>*)(strip + (i64)slots[j * n_members + b] * N);
-      real inside = 0;
-      for (int i = 0; i < N; ++i) inside += x[i] * k[i][j] * column.at[i];
-      sharp += inside * y[j];
+      real part_of_column = 0;
+#pragma unroll
+      for (int h = 0; h < H; ++h) {
+        const Chunk costs = stash[(j * H + h) * THREADS];
+#pragma unroll
+        for (int e = 0; e < E; ++e) part_of_column += x[h * E + e] * k[h * E + e][j] * costs.at[e];
+      }
+      sharp += part_of_column * y[j];
     }
-    value = (double)sharp;
+    value = (double)sum_of_parts<P>(sharp);
   }
+  if (!inside || part != 0) return;
+  iterations = done;
   const double missing = root_error(value, (double)error * scale_of_errors, inv_p);
   if (!((double)error <= tol) || !(missing <= accuracy || tol <= tightest)) {
     if (limit > 8) {  // few iterations are asked for by those who want just these
@@ -159,29 +230,32 @@ DEVICE void small_pair(Tally* tally, const u32* slots, const real* slot_probs, i
   out[p] = (real)root(value, inv_p);
 }
 
-#define SMALL_SINKHORN(N, BLOCKS)                                                                                    \
-  extern "C" __global__ void __launch_bounds__(128, BLOCKS)                                                          \
-  sinkhorn_small_##N(Tally* tally, const u32* slots, const real* slot_probs, i64 n_members, i64 a0, i64 first,       \
-                     i64 n_states, const real* strips, double reg, i64 as_value, double inv_p, double accuracy,      \
-                     double tightest, double loosest, i64 limit, i64 keep, real* kept, u32* list, real* out) {       \
-    EACH_THREAD(                                                                                                     \
-      if (tally->done) return;                                                                                       \
-      if (((i64)blockIdx.x + 1) * blockDim.x <= a0 + blockIdx.y + first) return;                                     \
-      double worst = 0.0;                                                                                            \
-      u64 iterations = 0;                                                                                            \
-      small_pair<N>(tally, slots, slot_probs, n_members, a0, first, n_states, strips, reg, as_value != 0, inv_p,     \
-                    accuracy, tightest, loosest, (int)limit, keep != 0, kept, list, out, worst, iterations);         \
-      worst = largest<LANES>(worst);                                                                                 \
-      iterations = sum<LANES>(iterations);                                                                           \
-      if (lane_of(LANES) == 0) {                                                                                     \
-        raise(&tally->error, worst);                                                                                 \
-        count_iterations(tally, iterations);                                                   \
-      }                                                                                                              \
-    );                                                                                                               \
+#define SMALL_SINKHORN(N, P, BLOCKS)                                                                                  \
+  extern "C" __global__ void __launch_bounds__(4 * LANES, BLOCKS)                                                     \
+  sinkhorn_small_##N(Tally* tally, const u32* slots, const real* slot_probs, i64 n_members, i64 a0, i64 first,        \
+                     i64 n_states, const real* strips, double reg, i64 as_value, double inv_p, double accuracy,       \
+                     double tightest, double loosest, i64 limit, i64 keep, real* kept, u32* list, real* out) {        \
+    EACH_THREAD(                                                                                                      \
+      if (tally->done) return;                                                                                        \
+      if (((i64)blockIdx.x + 1) * (blockDim.x / (P)) <= a0 + blockIdx.y + first) return;                              \
+      double worst = 0.0;                                                                                             \
+      u32 iterations = 0;                                                                                             \
+      small_pair<N, P>(tally, slots, slot_probs, n_members, a0, first, n_states, strips, reg, as_value != 0, inv_p,   \
+                       accuracy, tightest, loosest, (int)limit, keep != 0, kept, list, out, worst, iterations);       \
+      worst = largest<LANES>(worst);                                                                                  \
+      iterations = sum<LANES>(iterations);                                                                            \
+      if (lane_of(LANES) == 0) {                                                                                      \
+        raise(&tally->error, worst);                                                                                  \
+        count_iterations(tally, iterations);                                                                          \
+      }                                                                                                               \
+    );                                                                                                                \
   }
 #define BY_SIZE(one, two) (sizeof(real) == 4 ? one : two)
-SMALL_SINKHORN(4, BY_SIZE(8, 4))
-SMALL_SINKHORN(8, BY_SIZE(4, 2))
+#ifndef SINKHORN_BLOCKS  // as many blocks on a multiprocessor as hardly any registers spill with
+#define SINKHORN_BLOCKS (SINKHORN_PARTS == 1 ? BY_SIZE(4, 2) : SINKHORN_PARTS == 2 ? BY_SIZE(6, 3) : BY_SIZE(8, 4))
+#endif
+SMALL_SINKHORN(4, 1, BY_SIZE(8, 4))
+SMALL_SINKHORN(8, PARTS(SINKHORN_PARTS), SINKHORN_BLOCKS)
 
 #ifdef __CUDACC__
 // A Newton step on log y for the plan in `tile` (rows over columns, column sums `sums`): lane j gets the step of column j,
