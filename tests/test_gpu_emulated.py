@@ -143,7 +143,7 @@ def test_results_do_not_depend_on_blocks(transport, monkeypatch):
     chain = mdp.under(mdp.uniform_policy())
     whole = bm.solve_metric(chain, transport, tol=1e-6, device="cuda").distance
     monkeypatch.setattr("bisimetric.operator._DEVICE_UNIT_BYTES", 23 * 8 * 4)
-    monkeypatch.setattr(pairs, "_STRIP_BYTES", 23 * 8 * 8 * 3)
+    monkeypatch.setattr(pairs, "cache_bytes", lambda: 23 * 8 * 8 * 4)
     np.testing.assert_array_equal(bm.solve_metric(chain, transport, tol=1e-6, device="cuda").distance, whole)
 
 

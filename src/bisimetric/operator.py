@@ -212,6 +212,8 @@ class MetricOperator:
             self.evaluator.prepare(d, self.accuracy_for(tol))
             for s0, s1 in self._units():
                 self._bound_rows(s0, s1, lower, upper)
+            for bound in (lower, upper):
+                self.engine.kernels.mirror(self.evaluator.tally, bound)
             self.evaluator.tally.clear()
             self.evaluator.finish()
             return self.engine.to_host(lower), self.engine.to_host(upper)
@@ -253,6 +255,7 @@ class MetricOperator:
             else:
                 acc = self._combined(s0, s1, evaluator.first, evaluator.enqueue)
                 kernels.write_rows(evaluator.tally, acc, s0, evaluator.first, d)
+        kernels.mirror(evaluator.tally, d)
         kernels.end_sweep(evaluator.tally, stop, self.engine.dtype)
 
     def _device_block(self, rows: int, width: int) -> Any:

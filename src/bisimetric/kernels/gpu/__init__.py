@@ -5,7 +5,7 @@ All calls are asynchronous on the current stream; reports gather in a tally on t
 
 from .dense import dense_independent_block, dense_matrix, dense_pairs, dense_sinkhorn_block
 from .device import captured, check, cupy, device_name, free_bytes, memory_errors
-from .fields import Tally, end_sweep, forget, hausdorff, power, raise_to, start_rows, write_chain, write_rows
+from .fields import Tally, end_sweep, forget, hausdorff, mirror, power, raise_to, start_rows, write_chain, write_rows
 from .pairs import Rows, ball_block, bounds_block, exact_block, independent_block, sinkhorn_block
 
 __all__ = [
@@ -28,6 +28,7 @@ __all__ = [
     "hausdorff",
     "independent_block",
     "memory_errors",
+    "mirror",
     "power",
     "raise_to",
     "sinkhorn_block",

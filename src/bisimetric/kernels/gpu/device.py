@@ -99,6 +99,12 @@ def parts(kind: str, width: int, dtype: np.dtype[Any]) -> int:
 
 
 @cache
+def cache_bytes() -> int:
+    """Bytes of the second-level cache."""
+    return int(cupy().cuda.Device().attributes.get("L2CacheSize", 32 << 20))
+
+
+@cache
 def processors() -> int:
     """Multiprocessors of the device."""
     return int(cupy().cuda.Device().attributes["MultiProcessorCount"])

@@ -397,7 +397,4 @@ DEVICE void small_exact(Tally* tally, const u32* slots, const typename MassOf<re
   }
 #define BY_SIZE(one, two) (sizeof(real) == 4 ? one : two)
 SMALL_EXACT(4, PARTS(2), 8)
-#ifndef EXACT_BLOCKS  // as many blocks on a multiprocessor as shared memory holds
-#define EXACT_BLOCKS (EXACT_PARTS == 1 ? BY_SIZE(3, 1) : EXACT_PARTS == 2 ? BY_SIZE(6, 3) : BY_SIZE(8, 7))
-#endif
-SMALL_EXACT(8, PARTS(EXACT_PARTS), EXACT_BLOCKS)
+SMALL_EXACT(8, PARTS(EXACT_PARTS), BY_SIZE(6, 7))  // as many blocks on a multiprocessor as shared memory holds

@@ -19,49 +19,56 @@ extern "C" __global__ void power_max(Tally* tally, const real* d, i64 count, dou
   );
 }
 
-// A few rows of the block (blockIdx.y) against all columns. A thread has one column t of them, so that what it writes to
-// the other side of the diagonal, d[t, s …], fills whole sectors of 32 bytes.
+// A row of the block (blockIdx.y) to the right of the diagonal, and 0 on it where that has no pair of its own.
 template <class New>
-DEVICE void write_group(Tally* tally, i64 s0, i64 rows, i64 n, i64 first, real* d, New next) {
-  constexpr int G = 32 / sizeof(real);
-  const i64 row = (i64)blockIdx.y * G, s = s0 + row;
-  const bool aligned = row + G <= rows && n * sizeof(real) % 16 == 0 && s * sizeof(real) % 16 == 0;
+DEVICE void write_row(Tally* tally, i64 s0, i64 n, i64 first, real* d, New next) {
+  const i64 row = blockIdx.y, s = s0 + row;
   double rise = 0.0, fall = 0.0;
   if (row == 0 && global_thread() == 0) { tally->slow += tally->left; tally->left = tally->next = 0; }
   for (i64 t = s + global_thread(); t < n; t += all_threads()) {
-    Packed<real, G> column;
-    for (int g = 0; g < G; ++g) {
-      if (row + g >= rows || t < s + g + first) continue;
-      const real x = next((row + g) * n + t, s + g, t);
-      const double change = (double)x - (double)d[(s + g) * n + t];
-      rise = fmax(rise, change);
-      fall = fmax(fall, -change);
-      d[(s + g) * n + t] = x;
-      column.at[g] = x;
-    }
-    if (aligned && t >= s + G - 1 + first) {
-      *(Packed<real, G>*)(d + t * n + s) = column;
+    if (t < s + first) {
+      d[s * n + t] = 0;
       continue;
     }
-    for (int g = 0; g < G && row + g < rows && s + g <= t; ++g) {
-      if (t >= s + g + first) d[t * n + s + g] = column.at[g];
-      else if (t == s + g) d[t * n + t] = 0;
-    }
+    const real x = next(row * n + t, s, t);
+    const double change = (double)x - (double)d[s * n + t];
+    rise = fmax(rise, change);
+    fall = fmax(fall, -change);
+    d[s * n + t] = x;
   }
   rise = largest<LANES>(rise);
   fall = largest<LANES>(fall);
   if (lane_of(LANES) == 0) { raise(&tally->rise, rise); raise(&tally->fall, fall); }
 }
 
-// d = the distances of rows s0 … of a chain from their transports [rows, S], on either side of the diagonal.
-extern "C" __global__ void write_chain(Tally* tally, const real* transports, i64 s0, i64 rows, i64 n, i64 first,
+// d = the distances of rows s0 … of a chain from their transports [rows, S], to the right of the diagonal.
+extern "C" __global__ void write_chain(Tally* tally, const real* transports, i64 s0, i64 n, i64 first,
                                        const double* rewards, double c_R, double c_T, real* d) {
   EACH_THREAD(
     if (tally->done) return;
-    write_group(tally, s0, rows, n, first, d, [&](i64 k, i64 s, i64 t) {
+    write_row(tally, s0, n, first, d, [&](i64 k, i64 s, i64 t) {
       return (real)(c_R * fabs(rewards[s] - rewards[t]) + c_T * (double)transports[k]);
     });
   );
+}
+
+// The left of the diagonal from its right, once a sweep, by tiles of 32 × 32: whole lines are read and written.
+extern "C" __global__ void mirror(const Tally* tally, i64 n, real* d) {
+#ifdef __CUDACC__
+  __shared__ real tile[32][33];
+  const i64 above = (i64)blockIdx.y * 32, left = (i64)blockIdx.x * 32;
+  if (tally->done || above > left) return;
+  const int x = threadIdx.x & 31, y = threadIdx.x / 32;
+  for (int k = y; k < 32; k += 8)
+    if (above + k < n && left + x < n) tile[k][x] = d[(above + k) * n + left + x];
+  __syncthreads();
+  for (int k = y; k < 32; k += 8)
+    if (above + x < left + k && left + k < n) d[(left + k) * n + above + x] = tile[x][k];
+#else
+  if (tally->done) return;
+  for (i64 s = 0; s < n; ++s)
+    for (i64 t = s + 1; t < n; ++t) d[t * n + s] = d[s * n + t];
+#endif
 }
 
 extern "C" __global__ void start_rows(const i64* label_set, double largest_distance, i64 s0, i64 rows, i64 n, real* acc) {
@@ -113,10 +120,10 @@ extern "C" __global__ void hausdorff(Tally* tally, const real* block, const i64*
   );
 }
 
-extern "C" __global__ void write_rows(Tally* tally, const real* acc, i64 s0, i64 rows, i64 n, i64 first, real* d) {
+extern "C" __global__ void write_rows(Tally* tally, const real* acc, i64 s0, i64 n, i64 first, real* d) {
   EACH_THREAD(
     if (tally->done) return;
-    write_group(tally, s0, rows, n, first, d, [&](i64 k, i64, i64) { return acc[k]; });
+    write_row(tally, s0, n, first, d, [&](i64 k, i64, i64) { return acc[k]; });
   );
 }
 

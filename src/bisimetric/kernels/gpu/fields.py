@@ -73,12 +73,19 @@ def power(tally: Tally, d: Any, p: float, cost: Any, reg: float = 0.0, gibbs: An
 def write_chain(
     tally: Tally, transports: Any, s0: int, first: int, rewards: Any, c_R: float, c_T: float, d: Any
 ) -> None:
-    """d = c_R |Δr| + c_T W for rows s0 … of a chain, on either side of the diagonal."""
+    """d = c_R |Δr| + c_T W for rows s0 … of a chain, to the right of the diagonal; see `mirror`."""
     rows, n = transports.shape
-    launch("fields.cu", "write_chain", d.dtype, *over_rows(-(-rows * d.dtype.itemsize // 32), n), (
-        tally.array, transports, np.int64(s0), np.int64(rows), np.int64(n), np.int64(first), rewards, np.float64(c_R),
-        np.float64(c_T), d,
+    launch("fields.cu", "write_chain", d.dtype, *over_rows(rows, n), (
+        tally.array, transports, np.int64(s0), np.int64(n), np.int64(first), rewards, np.float64(c_R), np.float64(c_T),
+        d,
     ))  # fmt: skip
+
+
+def mirror(tally: Tally, d: Any) -> None:
+    """Make d symmetric from what is to the right of its diagonal."""
+    n = len(d)
+    tiles = -(-n // 32)
+    launch("fields.cu", "mirror", d.dtype, (tiles, tiles), 256, (tally.array, np.int64(n), d))
 
 
 def start_rows(label_set: Any, largest: float, s0: int, acc: Any) -> None:
@@ -125,10 +132,10 @@ def hausdorff(
 
 
 def write_rows(tally: Tally, acc: Any, s0: int, first: int, d: Any) -> None:
-    """Put acc into d[s, t] and d[t, s], t ≥ s + first; rise and fall go into the tally."""
+    """Put acc into d[s, t], t ≥ s + first, and 0 before that; rise and fall go into the tally. See `mirror`."""
     rows, n = acc.shape
-    launch("fields.cu", "write_rows", d.dtype, *over_rows(-(-rows * d.dtype.itemsize // 32), n),
-           (tally.array, acc, np.int64(s0), np.int64(rows), np.int64(n), np.int64(first), d))  # fmt: skip
+    launch("fields.cu", "write_rows", d.dtype, *over_rows(rows, n),
+           (tally.array, acc, np.int64(s0), np.int64(n), np.int64(first), d))  # fmt: skip
 
 
 def end_sweep(tally: Tally, stop: float, dtype: Any) -> None:

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 
 from ..select import DeviceError
-from .device import cupy, free_bytes, lanes, launch, over, over_rows, parts, processors
+from .device import cache_bytes, cupy, free_bytes, lanes, launch, over, over_rows, parts, processors
 from .fields import Tally
 
 _BITS = 48  # masses of the exact solver add up to 2 to this power
 _WORK_SHARE = 0.25  # of the free memory, for work spaces of warps
-_STRIP_BYTES = 24 << 20
+_STRIP_SHARE = 0.8  # of the second-level cache, for strips of costs
 _SHARED_BYTES = 128 << 10
 _FAST_LIMIT = 300  # iterations before a pair is left to the kernel that knows Newton steps
 SMALL = (4, 8)  # widths of the kernels with a few lanes a pair
@@ -158,7 +158,7 @@ class Rows:
     def rows_at_once(self) -> int:
         """Rows whose strips of costs stay in the second-level cache."""
         width = max(self.small_width(g) for g in range(len(self.groups)))
-        rows = _STRIP_BYTES // (self.n_states * width * self.dtype.itemsize) if width else 1 << 20
+        rows = int(_STRIP_SHARE * cache_bytes()) // (self.n_states * width * self.dtype.itemsize) if width else 1 << 20
         return max(1, rows - rows % 8 if rows > 8 else rows)
 
     def kept_numbers(self, group: int) -> int:

@@ -251,11 +251,8 @@ DEVICE void small_pair(Tally* tally, const u32* slots, const real* slot_probs, i
     );                                                                                                                \
   }
 #define BY_SIZE(one, two) (sizeof(real) == 4 ? one : two)
-#ifndef SINKHORN_BLOCKS  // as many blocks on a multiprocessor as hardly any registers spill with
-#define SINKHORN_BLOCKS (SINKHORN_PARTS == 1 ? BY_SIZE(4, 2) : SINKHORN_PARTS == 2 ? BY_SIZE(6, 3) : BY_SIZE(8, 4))
-#endif
 SMALL_SINKHORN(4, 1, BY_SIZE(8, 4))
-SMALL_SINKHORN(8, PARTS(SINKHORN_PARTS), SINKHORN_BLOCKS)
+SMALL_SINKHORN(8, PARTS(SINKHORN_PARTS), BY_SIZE(5, 3))  // as many blocks as hardly any registers spill with
 
 #ifdef __CUDACC__
 // A Newton step on log y for the plan in `tile` (rows over columns, column sums `sums`): lane j gets the step of column j,
