@@ -210,6 +210,30 @@ def test_memory_is_planned(monkeypatch):
     np.testing.assert_allclose(dropped.distance, bm.solve_metric(chain, bm.Sinkhorn(0.5), tol=1e-4).distance, atol=3e-4)
 
 
+@pytest.mark.parametrize("transport", [bm.Exact(), bm.Sinkhorn(0.5), bm.KLBall(0.1)], ids=name)
+def test_what_is_kept_shrinks_with_memory(transport, monkeypatch):
+    """Room for some pairs: those of the first rows are kept, also when rows change their successors."""
+    monkeypatch.setattr("bisimetric.operator._DEVICE_UNIT_BYTES", 30 * 8 * 4)  # four rows a block
+    first, second = (random_chain(seed, 30, support=5) for seed in (1, 2))
+    whole = MetricOperator(first, transport, device="cuda", dtype="float64")
+    everything = sum(array.nbytes for array in whole.evaluator.kept)
+    square = 30 * 30 * 8
+    room = int(whole.evaluator.squares * square + 0.4 * everything)
+    monkeypatch.setattr("bisimetric.kernels.gpu.free_bytes", lambda: room)
+    operator = MetricOperator(first, transport, device="cuda", dtype="float64")
+    kept = sum(array.nbytes for array in operator.evaluator.kept)
+    assert 0 < kept < 0.5 * everything
+    assert 0 < operator.evaluator.kept_rows[0] < 30
+    for chain in (first, second):
+        operator.follow(chain)
+        ours, theirs = np.zeros((30, 30)), np.zeros((30, 30))
+        on_host = MetricOperator(chain, transport)
+        for _ in range(6):
+            operator.sweep(ours, 1e-7)
+            on_host.sweep(theirs, 1e-7)
+        np.testing.assert_allclose(ours, theirs, atol=1e-5)
+
+
 def test_errors_of_the_device_are_explained():
     chain = random_chain(1, 10)
     runtime = sys.modules["cupy"].cuda.runtime

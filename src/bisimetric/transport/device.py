@@ -36,8 +36,8 @@ class DeviceEvaluator(Evaluator):
         self.first, self.keep = first, keep
         self.tally = engine.kernels.Tally()
         self.rows = self._rows(family)
-        self.kept: list[Any] = []
-        self.dropped = False  # whether memory was too short to keep anything
+        self.kept: list[Any] = []  # of each group, for the pairs of its first rows
+        self.kept_rows: list[int] = []  # how many rows these are
         self._make_kept()
 
     def _plan(self, engine: Engine, family: Family) -> str:
@@ -67,23 +67,25 @@ class DeviceEvaluator(Evaluator):
         del group
         return 0
 
-    def _kept_shape(self, group: int) -> tuple[int, int]:
-        n = len(self.family.groups[group])
-        return n * (n + 1) // 2 - self.first * n, self._kept_entries(group)
-
     def _make_kept(self) -> None:
-        xp, dtype = self.engine.xp, self.kept_dtype or self.engine.dtype
-        shapes = [self._kept_shape(g) for g in range(len(self.family.groups))]
-        wanted = sum(pairs * width for pairs, width in shapes) * np.dtype(dtype).itemsize
-        self.dropped = self.keep and wanted > _KEPT_SHARE * self.spare
-        self.kept = []
-        for pairs, width in shapes:
-            if self.keep and not self.dropped and width:
-                kept = xp.empty((pairs, width), dtype)
-                kept.view(np.uint8).fill(self.cold)
-                self.kept.append(kept)
-            else:
-                self.kept.append(xp.empty((0, 1), dtype))
+        """Room for what is kept: of all pairs, or of those of the first rows, as memory allows."""
+        xp, dtype = self.engine.xp, np.dtype(self.kept_dtype or self.engine.dtype)
+        room = int(_KEPT_SHARE * self.spare) if self.keep else 0
+        for group, members in enumerate(self.family.groups):
+            n, width = len(members), self._kept_entries(group)
+            pairs = np.concatenate([[0], np.cumsum(n - self.first - np.arange(n))])  # of the first rows
+            rows = int(np.searchsorted(pairs, room // (width * dtype.itemsize), side="right")) - 1 if width else 0
+            if pairs[rows] == 0:
+                rows = 0
+            kept = xp.empty((int(pairs[rows]), width if rows else 1), dtype)
+            kept.view(np.uint8).fill(self.cold)
+            self.kept.append(kept)
+            self.kept_rows.append(rows)
+            room -= kept.nbytes
+
+    def _kept_up_to(self, group: int, a1: int) -> Any:
+        """What is kept of the pairs of rows before a1; nothing where there was no room for all of them."""
+        return self.kept[group] if a1 <= self.kept_rows[group] else self.kept[group][:0]
 
     @property
     def kept_bytes(self) -> int:
@@ -135,11 +137,13 @@ class DeviceEvaluator(Evaluator):
             return
         same = same_supports(self.family, old.family)
         for g, members in enumerate(groups):
-            if self.kept[g].shape != old.kept[g].shape or not np.array_equal(members, before[g]):
+            mine, theirs = self.kept[g], old.kept[g]
+            both = min(len(mine), len(theirs))  # memory may have been shorter for one of them
+            if not both or (mine.shape[1], mine.dtype) != (theirs.shape[1], theirs.dtype):
                 continue
-            if not len(self.kept[g]) or self.kept[g].dtype != old.kept[g].dtype:
+            if not np.array_equal(members, before[g]):
                 continue
-            self.kept[g][:] = old.kept[g]
+            mine[:both] = theirs[:both]
             if not same[members].all():
                 flags = self.engine.to_device(same[members].astype(np.uint8))
                 self.engine.kernels.forget(self.kept[g], len(members), self.first, flags, self.cold)
@@ -178,7 +182,7 @@ class ExactOnDevice(DeviceEvaluator):
 
     def enqueue(self, group: int, a0: int, a1: int, out: Array) -> None:
         self.engine.kernels.exact_block(
-            self.tally, self.rows, group, a0, a1, self.cost, 1.0 / self.p, self.first, self.kept[group], out
+            self.tally, self.rows, group, a0, a1, self.cost, 1.0 / self.p, self.first, self._kept_up_to(group, a1), out
         )
 
     def _bounds(self, group: int, a0: int, a1: int, lower: Array, upper: Array) -> None:
@@ -289,7 +293,7 @@ class SinkhornOnDevice(DeviceEvaluator):
             else:
                 self._by_products(group, a0, a1, out)
             return
-        self._gathered(group, a0, a1, out, self.kept[group])
+        self._gathered(group, a0, a1, out, self._kept_up_to(group, a1))
 
     def _gathered(self, group: int, a0: int, a1: int, out: Array, kept: Array, listed: bool = False) -> None:
         s = self.settings
@@ -308,7 +312,7 @@ class SinkhornOnDevice(DeviceEvaluator):
         at = a0 * (len(members) - self.first) - a0 * (a0 - 1) // 2
         iterations, error, left = kernels.dense_sinkhorn_block(
             self.dense_rows, self.pairs[group, a0, a1], self.kernel, self.weighted, s.reg, s.cost == "value",
-            1.0 / s.p, tol, self.dense_limit, at, self.kept[group], out,
+            1.0 / s.p, tol, self.dense_limit, at, self._kept_up_to(group, a1), out,
         )  # fmt: skip
         self.tally.add(iterations, float((error * self.top) ** (1.0 / s.p)))
         if len(left):
@@ -320,7 +324,8 @@ class SinkhornOnDevice(DeviceEvaluator):
         s = self.settings
         budget = 0.9 * self.accuracy**s.p / max(self.top, 1e-300)
         tol = max(min(s.marginal_tol, budget), 64.0 * np.finfo(np.float64).eps)
-        kept = self.kept[group] if self.dense_rows is None or not self.by_products else self.kept[group][:0]
+        whole = self.dense_rows is None or not self.by_products
+        kept = self._kept_up_to(group, a1) if whole else self.kept[group][:0]
         self.engine.kernels.bounds_block(
             self.tally, self.rows, group, a0, a1, self.cost, s.reg, False, 1.0 / s.p, tol, self.iteration_limit,
             self.first, kept, lower, upper,
@@ -400,11 +405,11 @@ class BallOnDevice(DeviceEvaluator):
             self.exact.enqueue(group, a0, a1, out)
         self.engine.kernels.ball_block(
             self.tally, self.rows, group, a0, a1, self.cost, self.settings.radius, self.entropies, 1.0 / self.p,
-            self.tol, self.iteration_limit, self.target, self.first, self.kept[group], out,
+            self.tol, self.iteration_limit, self.target, self.first, self._kept_up_to(group, a1), out,
         )  # fmt: skip
 
     def _bounds(self, group: int, a0: int, a1: int, lower: Array, upper: Array) -> None:
         self.engine.kernels.bounds_block(
             self.tally, self.rows, group, a0, a1, self.cost, 1.0, True, 1.0 / self.p, self.tol, self.iteration_limit,
-            self.first, self.kept[group], lower, upper,
+            self.first, self._kept_up_to(group, a1), lower, upper,
         )  # fmt: skip

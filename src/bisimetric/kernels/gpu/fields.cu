@@ -173,14 +173,14 @@ extern "C" __global__ void independent_pairs(PAIR_ARGUMENTS, const real* mean, d
 }
 
 // Forget what was kept of pairs of which one row has other successors than before.
-extern "C" __global__ void forget(i64 n_members, i64 first, const unsigned char* same, i64 bytes, unsigned char* kept,
-                                  unsigned char cold) {
+extern "C" __global__ void forget(i64 n_members, i64 first, const unsigned char* same, i64 pairs, i64 bytes,
+                                  unsigned char* kept, unsigned char cold) {
   EACH_THREAD(
     for (i64 k = global_thread(); k < n_members * n_members; k += all_threads()) {
       const i64 a = k / n_members, b = k % n_members;
       if (b < a + first || (same[a] && same[b])) continue;
       const i64 pair = a * (n_members - first) - a * (a - 1) / 2 + b - a - first;
-      for (i64 x = 0; x < bytes; ++x) kept[pair * bytes + x] = cold;
+      for (i64 x = 0; x < bytes && pair < pairs; ++x) kept[pair * bytes + x] = cold;
     }
   );
 }

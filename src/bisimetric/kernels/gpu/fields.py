@@ -148,5 +148,5 @@ def forget(kept: Any, n_members: int, first: int, same: Any, cold: int) -> None:
     blocks, threads = over(n_members * n_members)
     width = kept[0].nbytes if len(kept) else 0
     launch("fields.cu", "forget", np.dtype(np.float64), blocks, threads, (
-        np.int64(n_members), np.int64(first), same, np.int64(width), kept, np.uint8(cold),
+        np.int64(n_members), np.int64(first), same, np.int64(len(kept)), np.int64(width), kept, np.uint8(cold),
     ))  # fmt: skip
