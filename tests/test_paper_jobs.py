@@ -39,7 +39,7 @@ SHARP = SharpnessJob(2, 0.1, 1.0, (3, 4), 0)
 OTHER_POLICY = {
     "problem": replace(SMALL, name="staircase"), "transport": bm.Sinkhorn(1.0), "aggregation": bm.EpsilonCover(0.2),
     "step_size": bm.Constant(1.0), "seed": 4, "steps": 8, "sweeps": 5, "warm": False, "noise": None, "probes": (0, 2),
-    "potentials": False, "alone": True,
+    "potentials": False,
 }  # fmt: skip
 OTHER_SHARP = {
     "dimension": 3, "reg": math.inf, "entropy": 1.5, "pairs": (3, 5), "seed": 1, "points": 31, "radius": 1.0,
@@ -177,7 +177,7 @@ def test_variants_are_checked():
         POLICY,
         replace(POLICY, transport=bm.Exact(), aggregation=bm.KMedoids(5, 3), step_size=bm.Constant(0.5), warm=False),
         replace(POLICY, sweeps=1, noise=None, steps=4, probes=(1,)),
-        replace(POLICY, potentials=False, alone=True),
+        replace(POLICY, potentials=False),
     ],
     ids=["warm", "naive", "one sweep", "cold potentials"],
 )

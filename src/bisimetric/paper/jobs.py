@@ -52,7 +52,6 @@ class PolicyJob:
 
     probes: steps at which the distribution of d̂ − ΔV^π over pairs of states is recorded.
     potentials: whether the transport keeps its potentials between sweeps and steps.
-    alone: timed, so it must not share the machine.
     """
 
     problem: Problem
@@ -66,7 +65,7 @@ class PolicyJob:
     noise: tuple[float, float] | None = NOISE
     probes: tuple[int, ...] = ()
     potentials: bool = True
-    alone: bool = False
+    alone: ClassVar[bool] = False  # whether it must not share the machine
     on: ClassVar[str | None] = None  # any device will do
 
     def run(self, device: str) -> Arrays:
@@ -105,7 +104,7 @@ class PolicyJob:
 class TimedJob(PolicyJob):
     """A run whose seconds count, on a device of its own choice: "cpu" or "cuda"."""
 
-    alone: bool = True
+    alone: ClassVar[bool] = True
     device: str = "cpu"
 
     @property

@@ -6,6 +6,7 @@
 #define REAL double
 #endif
 typedef REAL real;
+#define BY_SIZE(one, two) (sizeof(real) == 4 ? one : two)  // for float and double
 typedef long long i64;
 typedef unsigned long long u64;
 typedef unsigned int u32;

@@ -395,6 +395,5 @@ DEVICE void small_exact(Tally* tally, const u32* slots, const typename MassOf<re
       }                                                                                                               \
     );                                                                                                                \
   }
-#define BY_SIZE(one, two) (sizeof(real) == 4 ? one : two)
 SMALL_EXACT(4, PARTS(2), 8)
 SMALL_EXACT(8, PARTS(EXACT_PARTS), BY_SIZE(6, 7))  // as many blocks on a multiprocessor as shared memory holds

@@ -62,7 +62,7 @@ DEVICE void small_pair(Tally* tally, const u32* slots, const real* slot_probs, i
                        i64 n_states, const real* strips, double reg, bool as_value, double inv_p, double accuracy,
                        double tightest, double loosest, int limit, bool keep, real* kept, u32* list, real* out,
                        double& worst, u32& iterations) {
-  constexpr int THREADS = 4 * LANES, R = N / P, E = 16 / sizeof(real), H = R / E, OWN = N / P;
+  constexpr int THREADS = 4 * LANES, R = N / P, E = 16 / sizeof(real), H = R / E;
   static_assert(H * E * P == N, "a lane's part of a column is made of 16 bytes");
   typedef Packed<real, E> Chunk;
   const i64 row = blockIdx.y, a = a0 + row;
@@ -86,7 +86,7 @@ DEVICE void small_pair(Tally* tally, const u32* slots, const real* slot_probs, i
     for (int h = 0; h < H; ++h) copy_16<(P > 1)>(stash + (j * H + h) * THREADS, column + h * P * E);
   }
   const real rate = (real)(1.0 / reg);
-  real k[R][N], y[N], q[N], pa[R], pb[N], g[OWN];
+  real k[R][N], y[N], q[N], pa[R], pb[N], g[R];
 #pragma unroll
   for (int j = 0; j < N; ++j) pb[j] = slot_probs[j * n_members + b];
 #pragma unroll
@@ -100,7 +100,7 @@ DEVICE void small_pair(Tally* tally, const u32* slots, const real* slot_probs, i
 #pragma unroll
   for (int j = 0; j < N; ++j) {
     const real from = pb[j] > 0 ? (warm ? start.at[j] : (real)log(pb[j])) : 0;
-    if (j / OWN == part) g[j % OWN] = from;
+    if (j / R == part) g[j % R] = from;
 #pragma unroll
     for (int h = 0; h < H; ++h) {
       const Chunk costs = stash[(j * H + h) * THREADS];
@@ -178,18 +178,18 @@ DEVICE void small_pair(Tally* tally, const u32* slots, const real* slot_probs, i
   }
   const bool finite = error <= (real)2;  // false for NaN
   if (as_value || keep) {
-    Packed<real, OWN> mine;
+    Packed<real, R> mine;
 #pragma unroll
-    for (int c = 0; c < OWN; ++c) {
+    for (int c = 0; c < R; ++c) {
       real factor = y[c], mass = pb[c];
 #pragma unroll
       for (int n = 1; n < P; ++n)
-        if (part == n) { factor = y[n * OWN + c]; mass = pb[n * OWN + c]; }
+        if (part == n) { factor = y[n * R + c]; mass = pb[n * R + c]; }
       const real now = mass > 0 ? g[c] + (real)log(factor) : 0;
       if (as_value && mass > 0) value += (double)mass * ((double)now - (double)log(mass));
       mine.at[c] = finite ? now : (real)NOT_A_NUMBER;
     }
-    if (keep && inside) ((Packed<real, OWN>*)store)[part] = mine;
+    if (keep && inside) ((Packed<real, R>*)store)[part] = mine;
   }
   real x[R];
 #pragma unroll
@@ -250,7 +250,6 @@ DEVICE void small_pair(Tally* tally, const u32* slots, const real* slot_probs, i
       }                                                                                                               \
     );                                                                                                                \
   }
-#define BY_SIZE(one, two) (sizeof(real) == 4 ? one : two)
 SMALL_SINKHORN(4, 1, BY_SIZE(8, 4))
 SMALL_SINKHORN(8, PARTS(SINKHORN_PARTS), BY_SIZE(5, 3))  // as many blocks as hardly any registers spill with
 
