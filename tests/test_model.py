@@ -98,12 +98,16 @@ def test_ragged_choices_and_labels():
 def test_under_is_the_mixture(seed, ragged):
     mdp = random_mdp(seed, 4, ragged=ragged)
     rng = np.random.default_rng(seed)
-    raw = rng.random(mdp.n_choices) * (rng.random(mdp.n_choices) < 0.7) + 1e-3
+    raw = rng.random(mdp.n_choices) * (rng.random(mdp.n_choices) < 0.7) + 1e-3 * (seed % 2)
+    raw[mdp.choice_ptr[:-1]] += 1e-3  # zeros elsewhere, for even seeds
     policy = raw / np.add.reduceat(raw, mdp.choice_ptr[:-1])[mdp.state_of_choice]
     rows = mdp.rows.matrix().toarray()
     for chosen in [policy] if ragged else [policy, policy.reshape(4, 2)]:
         chain = mdp.under(chosen)
+        assert np.all(chain.rows.probs > 0.0)
         for s in range(4):
+            successors = chain.rows.indices[chain.rows.indptr[s] : chain.rows.indptr[s + 1]]
+            assert np.all(np.diff(successors) > 0)
             mine = slice(mdp.choice_ptr[s], mdp.choice_ptr[s + 1])
             np.testing.assert_allclose(chain.rows.matrix().toarray()[s], policy[mine] @ rows[mine], atol=1e-15)
             assert chain.rewards[s] == pytest.approx(policy[mine] @ mdp.rewards[mine], abs=1e-15)

@@ -14,34 +14,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-if TYPE_CHECKING:
-    from scipy.sparse import csr_array
+from .rows import ROW_SUM_TOLERANCE, Floats, Ints, Mixing, ModelError, Rows, floats, freeze
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-
-ROW_SUM_TOLERANCE = 1e-8
-
-
-class ModelError(ValueError):
-    """A model, policy or setting that cannot be used; the message names the offender."""
-
-
-def _floats(values: ArrayLike, what: str) -> Floats:
-    """A float64 copy; integers and float32 are converted, all else is refused."""
-    array = np.asarray(values)
-    if array.dtype.kind not in "fiub":
-        raise ModelError(f"{what} must be real numbers; got an array of dtype {array.dtype}.")
-    return np.array(array, dtype=np.float64, order="C")
-
-
-def _freeze(array: NDArray[Any]) -> None:
-    array.setflags(write=False)
+__all__ = ["MDP", "Chain", "Floats", "Ints", "ModelError", "Rows"]
 
 
 def _check_discount(gamma: float) -> float:
@@ -49,88 +29,6 @@ def _check_discount(gamma: float) -> float:
     if not 0.0 <= gamma < 1.0:
         raise ModelError(f"gamma must be in [0, 1); got {gamma}.")
     return gamma
-
-
-@dataclass(frozen=True, eq=False)
-class Rows:
-    """Probability distributions over the states, as compressed sparse rows without zeros.
-
-    Attributes: indptr [N+1], indices [nnz] (increasing within a row), probs [nnz], n_states.
-    """
-
-    indptr: Ints
-    indices: NDArray[np.int32]
-    probs: Floats
-    n_states: int
-
-    def __len__(self) -> int:
-        return len(self.indptr) - 1
-
-    @property
-    def sizes(self) -> Ints:
-        """Number of successors of each row [N]."""
-        return np.diff(self.indptr)
-
-    def matrix(self) -> csr_array:
-        """The rows as a SciPy sparse array [N, S]; made once, so not to be changed."""
-        return self._matrix
-
-    @cached_property
-    def _matrix(self) -> csr_array:
-        from scipy.sparse import csr_array
-
-        return csr_array((self.probs, self.indices, self.indptr), shape=(len(self), self.n_states))
-
-    @classmethod
-    def from_matrix(cls, matrix: Any, n_states: int | None = None) -> Self:
-        """Compress a dense or sparse matrix [N, S]: duplicates summed, zeros dropped."""
-        if hasattr(matrix, "tocsr"):
-            from scipy.sparse import csr_array
-
-            csr = csr_array(matrix, copy=True)
-            csr.data = _floats(csr.data, "P: probabilities")
-            csr.sum_duplicates()
-            csr.eliminate_zeros()
-            width = n_states or csr.shape[1]
-            return cls(csr.indptr.astype(np.int64), csr.indices.astype(np.int32), csr.data, width)
-        dense = _floats(matrix, "P: probabilities")
-        if dense.ndim != 2:
-            raise ModelError(f"P must be a matrix [choices, states]; got shape {dense.shape}.")
-        nonzero = dense != 0.0
-        indptr = np.concatenate([[0], np.cumsum(nonzero.sum(axis=1))]).astype(np.int64)
-        return cls(indptr, np.nonzero(nonzero)[1].astype(np.int32), dense[nonzero], n_states or dense.shape[1])
-
-    def check(self, name_of_row: Any) -> None:
-        """Raise unless every row is a probability distribution."""
-        if self.indices.size and not 0 <= self.indices.min() <= self.indices.max() < self.n_states:
-            raise ModelError(f"a successor index is outside 0 … {self.n_states - 1}.")
-        bad = np.flatnonzero(~(self.probs >= 0.0) | ~np.isfinite(self.probs))
-        if bad.size:
-            k = int(bad[0])
-            row = int(np.searchsorted(self.indptr, k, side="right") - 1)
-            raise ModelError(
-                f"probabilities must be finite and not negative; {name_of_row(row)}, next state "
-                f"{self.indices[k]} has {self.probs[k]}."
-            )
-        sums = self.sums()
-        bad = np.flatnonzero(np.abs(sums - 1.0) > ROW_SUM_TOLERANCE)
-        if bad.size:
-            row = int(bad[0])
-            raise ModelError(
-                f"every row of P must sum to 1; {name_of_row(row)} sums to {sums[row]:.10g} (tolerance "
-                f"{ROW_SUM_TOLERANCE:g}). Use P = MDP.normalised(P) if this is rounding."
-            )
-
-    def sums(self) -> Floats:
-        """Sum of each row [N]."""
-        sums = np.zeros(len(self))
-        np.add.at(sums, np.repeat(np.arange(len(self)), self.sizes), self.probs)
-        return sums
-
-    def freeze(self) -> Self:
-        for array in (self.indptr, self.indices, self.probs):
-            _freeze(array)
-        return self
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,7 +50,7 @@ class Chain:
     def from_arrays(cls, P: Any, R: ArrayLike, gamma: float) -> Self:
         """A chain from a dense or sparse matrix P [S, S] and rewards R [S]."""
         rows = Rows.from_matrix(P)
-        rewards = _floats(R, "R: rewards")
+        rewards = floats(R, "R: rewards")
         if len(rows) != rows.n_states or rewards.shape != (len(rows),):
             raise ModelError(
                 f"a chain needs P [S, S] and R [S]; got P [{len(rows)}, {rows.n_states}] and R {list(rewards.shape)}."
@@ -161,7 +59,7 @@ class Chain:
             raise ModelError("a chain needs at least one state.")
         rows.check(lambda row: f"state {row}")
         _check_rewards(rewards, lambda row: f"state {row}")
-        _freeze(rewards)
+        freeze(rewards)
         return cls(rows.freeze(), rewards, _check_discount(gamma),
                    reward_range=(float(rewards.min()), float(rewards.max())))  # fmt: skip
 
@@ -230,11 +128,11 @@ class MDP:
         for name, holds in self.state_labels.items():
             if holds.shape != (self.n_states,) or holds.dtype != np.bool_:
                 raise ModelError(f"label {name!r} needs one boolean per state ({self.n_states}).")
-            _freeze(holds)
+            freeze(holds)
         for name, other in self.reward_models.items():
             if other.shape != (n,) or not np.all(np.isfinite(other)):
                 raise ModelError(f"reward model {name!r} needs one finite number per choice ({n}).")
-            _freeze(other)
+            freeze(other)
         if self.action_names is not None and len(self.action_names) != n:
             raise ModelError(f"{len(self.action_names)} action names for {n} choices.")
         self.rows.check(self._name_of_choice)
@@ -243,7 +141,7 @@ class MDP:
         self.rows.freeze()
         for array in (self.rewards, self.choice_ptr, self.label_of_choice, self.classes):
             if array is not None:
-                _freeze(array)
+                freeze(array)
 
     @classmethod
     def from_arrays(
@@ -272,7 +170,7 @@ class MDP:
         if isinstance(P, (list, tuple)) and len(P) and hasattr(P[0], "tocsr"):
             rows, n_actions = _stack_sparse(P, axes)
         else:
-            dense = _floats(P, "P: probabilities")
+            dense = floats(P, "P: probabilities")
             if dense.ndim == 3 and axes == "ass":
                 dense = np.swapaxes(dense, 0, 1)
             if dense.ndim != 3 or dense.shape[0] != dense.shape[2] or 0 in dense.shape:
@@ -340,7 +238,7 @@ class MDP:
         if isinstance(P, (list, tuple)) and len(P) and hasattr(P[0], "tocsr"):
             return [MDP.normalised(matrix, tol) for matrix in P]
         sparse = hasattr(P, "tocsr")
-        sums = np.asarray(P.sum(axis=1)).reshape(-1) if sparse else _floats(P, "P: probabilities").sum(axis=-1)
+        sums = np.asarray(P.sum(axis=1)).reshape(-1) if sparse else floats(P, "P: probabilities").sum(axis=-1)
         if not np.all(np.abs(sums - 1.0) <= tol):
             worst = np.unravel_index(np.argmax(np.abs(sums - 1.0)), sums.shape)
             raise ModelError(
@@ -351,7 +249,7 @@ class MDP:
             from scipy.sparse import diags_array
 
             return diags_array(1.0 / sums) @ P.tocsr()
-        return _floats(P, "P: probabilities") / sums[..., None]
+        return floats(P, "P: probabilities") / sums[..., None]
 
     @property
     def n_states(self) -> int:
@@ -361,12 +259,18 @@ class MDP:
     def n_choices(self) -> int:
         return len(self.rows)
 
-    @property
+    @cached_property
     def state_of_choice(self) -> Ints:
-        """The state of each choice [N]."""
-        return np.repeat(np.arange(self.n_states), np.diff(self.choice_ptr))
+        """The state of each choice [N], read-only."""
+        states = np.repeat(np.arange(self.n_states), np.diff(self.choice_ptr))
+        freeze(states)
+        return states
 
-    @property
+    @cached_property
+    def _mixing(self) -> Mixing:
+        return Mixing(self.rows, self.choice_ptr)
+
+    @cached_property
     def reward_range(self) -> tuple[float, float]:
         return float(self.rewards.min()), float(self.rewards.max())
 
@@ -397,7 +301,7 @@ class MDP:
 
     def with_rewards(self, rewards: ArrayLike) -> Self:
         """The same model with other rewards, per choice [N]."""
-        return replace(self, rewards=_floats(rewards, "R: rewards"))
+        return replace(self, rewards=floats(rewards, "R: rewards"))
 
     def labelled_by_action(self) -> Self:
         """The same model with choices labelled by their action names instead of by their positions."""
@@ -419,7 +323,7 @@ class MDP:
 
     def check_policy(self, policy: ArrayLike) -> Floats:
         """A policy per choice [N] from one per choice or [S, A]; raises unless it is one."""
-        weights = _floats(policy, "policy: probabilities")
+        weights = floats(policy, "policy: probabilities")
         counts = np.diff(self.choice_ptr)
         if weights.ndim == 2 and np.all(counts == weights.shape[1]) and len(weights) == self.n_states:
             weights = weights.reshape(-1)
@@ -449,14 +353,11 @@ class MDP:
         Args:
             policy: per choice [N], or [S, A] where every state has A choices.
         """
-        from scipy.sparse import csr_array
-
         weights = self.check_policy(policy)
-        mix = csr_array((weights, np.arange(self.n_choices), self.choice_ptr), shape=(self.n_states, self.n_choices))
-        rows = Rows.from_matrix(mix @ self.rows.matrix(), self.n_states)
         rewards = np.add.reduceat(weights * self.rewards, self.choice_ptr[:-1])
-        _freeze(rewards)
-        return Chain(rows.freeze(), rewards, self.gamma, self.state_names, self.classes, self.reward_range)
+        freeze(rewards)
+        rows = self._mixing(weights)
+        return Chain(rows, rewards, self.gamma, self.state_names, self.classes, self.reward_range)
 
     def __repr__(self) -> str:
         return (
@@ -490,7 +391,7 @@ def _choice_rewards(R: Any, rows: Rows, n_states: int, n_actions: int, axes: str
     """Expected reward per choice [S·A] from [S], [S, A] or per transition in the axes of P."""
     if isinstance(R, (list, tuple)) and len(R) and hasattr(R[0], "tocsr"):
         R = np.stack([matrix.toarray() for matrix in R])
-    rewards = _floats(R, "R: rewards")
+    rewards = floats(R, "R: rewards")
     if rewards.shape == (n_states,):
         return np.repeat(rewards, n_actions)
     if rewards.shape == (n_states, n_actions):
@@ -505,7 +406,7 @@ def _choice_rewards(R: Any, rows: Rows, n_states: int, n_actions: int, axes: str
 
 
 def _ragged_rewards(R: Any, rows: Rows, counts: Ints) -> Floats:
-    rewards = _floats(R.toarray() if hasattr(R, "toarray") else R, "R: rewards")
+    rewards = floats(R.toarray() if hasattr(R, "toarray") else R, "R: rewards")
     if rewards.shape == (len(rows),):
         return rewards
     if rewards.shape == (rows.n_states,):
