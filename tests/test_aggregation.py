@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from sklearn.metrics import normalized_mutual_info_score
 
 import bisimetric as bm
-from bisimetric.aggregation import averaging, membership
-from bisimetric.policy_iteration import optimal_values
+from bisimetric.aggregation import class_shares, membership
+from bisimetric.values import optimal_values
 
 
 def algorithm_1(D: np.ndarray, epsilon: float) -> list[list[int]]:
@@ -160,14 +160,13 @@ def test_purity_and_nmi(labels, seed):
     assert part.purity(part.labels) == 1.0
 
 
-def test_lift_and_averaging_matrices():
+def test_lift_membership_and_shares():
     part = bm.Partition.from_labels([0, 1, 0, 2])
     assert part.lift([1.0, 2.0, 3.0]).tolist() == [1.0, 2.0, 1.0, 3.0]
     table = np.arange(6.0).reshape(3, 2)
     assert np.array_equal(part.lift(table), table[[0, 1, 0, 2]])
     assert np.array_equal(membership(part).toarray(), np.eye(3)[part.labels])
-    mean = averaging(part, [1.0, 5.0, 3.0, 2.0]).toarray()
-    assert np.allclose(mean, [[0.25, 0, 0.75, 0], [0, 1, 0, 0], [0, 0, 0, 1]], atol=1e-15)
+    assert np.allclose(class_shares(part, [1.0, 5.0, 3.0, 2.0]), [0.25, 1.0, 0.75, 1.0], atol=1e-15)
     for bad in (np.ones(4), np.ones((2, 2)), 1.0):
         with pytest.raises(ValueError, match="one entry per class"):
             part.lift(bad)
@@ -249,9 +248,9 @@ def test_quotient_refuses_two_choices_of_one_label():
         (lambda: bm.Partition.from_labels([]), "labels must be a vector"),
         (lambda: bm.Partition.from_labels(np.zeros((2, 2))), "labels must be a vector"),
         (lambda: bm.Partition.from_labels([0, 1]).nmi([0]), "one entry per state"),
-        (lambda: averaging(bm.Partition.from_labels([0, 1]), [1.0, 0.0]), r"positive and finite; state 1 has 0\.0"),
-        (lambda: averaging(bm.Partition.from_labels([0, 1]), [1.0, np.inf]), "positive and finite"),
-        (lambda: averaging(bm.Partition.from_labels([0, 1]), [1.0]), "weights need one entry per state"),
+        (lambda: class_shares(bm.Partition.from_labels([0, 1]), [1.0, 0.0]), r"positive and finite; state 1 has 0\.0"),
+        (lambda: class_shares(bm.Partition.from_labels([0, 1]), [1.0, np.inf]), "positive and finite"),
+        (lambda: class_shares(bm.Partition.from_labels([0, 1]), [1.0]), "weights need one entry per state"),
         (lambda: bm.quotient(random_mdp(0, 3), bm.Partition.from_labels([0, 1])), "partition is of 2 states"),
     ],
 )

@@ -210,7 +210,7 @@ def test_mdptoolbox_both_ways(seed):
 
 def test_quantecon_both_ways():
     quantecon = pytest.importorskip("quantecon")
-    from bisimetric.policy_iteration import optimal_values
+    from bisimetric.values import optimal_values
 
     rng = np.random.default_rng(0)
     R, Q = rng.random((4, 3)), rng.dirichlet(np.ones(4), size=(4, 3))

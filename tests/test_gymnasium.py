@@ -10,7 +10,7 @@ from scipy.sparse import csr_matrix
 
 import bisimetric as bm
 from bisimetric.cli import run
-from bisimetric.policy_iteration import optimal_values
+from bisimetric.values import optimal_values
 
 gymnasium = pytest.importorskip("gymnasium")
 

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import bisimetric as bm
-from bisimetric.policy_iteration import optimal_values, policy_values
+from bisimetric.values import optimal_values, policy_values
 
 MODELS = Path(__file__).resolve().parents[2] / "shared" / "models"
 MATCHES = ("labels", "hausdorff")

@@ -12,7 +12,8 @@ from test_aggregation import algorithm_1
 from test_paper_claims import mirrored
 
 import bisimetric as bm
-from bisimetric.policy_iteration import optimal_values
+from bisimetric import values
+from bisimetric.values import optimal_values
 
 TRANSPORTS = (*EVERY_TRANSPORT, bm.Sinkhorn(1.0, diagonal="zero"), bm.KLBall(0.1, diagonal="zero"))
 NOISY = {"greedy_noise": (0.05, 0.1), "step_size": bm.PowerDecay(0.8, 2**-4)}
@@ -231,3 +232,18 @@ def test_float32_and_k_medoids():
     assert run.distance.dtype == np.float32
     assert run.partition.n_classes == 6
     assert run.error < 1e-6
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_values_by_iteration_are_those_of_the_dense_solve(weighted, monkeypatch):
+    mdp = random_mdp(3, 12)
+    chain, zeros = mdp.under(mdp.uniform_policy()), np.zeros(12)
+    part = bm.Partition.from_labels([0, 1, 0, 2, 1, 3, 3, 0, 4, 5, 5, 2])
+    weights = np.random.default_rng(0).random(12) + 0.1 if weighted else None
+    solved = values.policy_values(chain, zeros)[0], values.abstract_values(chain, part, zeros, weights)
+    small = bm.quotient(bm.MDP.from_arrays(chain.rows.matrix().toarray()[:, None, :], chain.rewards[:, None],
+                                           mdp.gamma, axes="sas"), part, weights)  # fmt: skip
+    np.testing.assert_allclose(solved[1], part.lift(optimal_values(small)[0]), atol=1e-12)
+    monkeypatch.setattr(values, "_DENSE_SOLVE", 0)
+    np.testing.assert_allclose(values.policy_values(chain, zeros)[0], solved[0], atol=1e-9)
+    np.testing.assert_allclose(values.abstract_values(chain, part, zeros, weights), solved[1], atol=1e-9)

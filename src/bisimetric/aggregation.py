@@ -12,13 +12,11 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from .kernels.select import engine
 from .model import MDP, ModelError, Rows
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-
-
-_SMALL = 1000  # states up to which all pairs are looked at together
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,11 +48,11 @@ class Partition:
         new = rank[inverse.reshape(-1)].astype(np.int64)
         chosen = first[order].astype(np.int64)
         if medoids is not None:
-            for state in np.asarray(medoids, dtype=np.int64):
-                chosen[new[state]] = state
+            given = np.asarray(medoids, dtype=np.int64)
+            chosen[new[given]] = given
         radius = diameter = 0.0
         if distance is not None:
-            radius, diameter = _extents(np.asarray(distance), new, chosen)
+            radius, diameter = _kernels().extents(np.asarray(distance), new, chosen)
         for array in (new, chosen):
             array.setflags(write=False)
         return cls(new, chosen, radius, diameter)
@@ -89,46 +87,32 @@ class Partition:
 
     def purity(self, truth: ArrayLike) -> float:
         """Share of states whose true class is the most frequent one of their class."""
-        table = self._table(truth)
-        return float(table.max(axis=1).sum() / self.n_states)
+        return self.agreement(truth)[1]
 
     def nmi(self, truth: ArrayLike) -> float:
         """Normalised mutual information with true classes, 2 I/(H + H'); 1 where both have one class."""
-        joint = self._table(truth) / self.n_states
-        a, b = joint.sum(axis=1), joint.sum(axis=0)
-        entropies = -float(np.sum(a * np.log(a))) - float(np.sum(b * np.log(b)))
-        if entropies <= 0.0:
-            return 1.0
-        inside = joint > 0.0
-        information = float(np.sum(joint[inside] * np.log((joint / np.outer(a, b))[inside])))
-        return max(0.0, min(1.0, 2.0 * information / entropies))
+        return self.agreement(truth)[0]
 
-    def _table(self, truth: ArrayLike) -> Ints:
-        """Counts of states by class and true class [K, K']."""
+    def agreement(self, truth: ArrayLike) -> tuple[float, float]:
+        """(NMI, purity) with true classes."""
         _, true = np.unique(np.asarray(truth), return_inverse=True)
         if true.shape != self.labels.shape:
             raise ValueError(f"true classes need one entry per state ({self.n_states}); got shape {true.shape}.")
-        table = np.zeros((self.n_classes, int(true.max()) + 1), np.int64)
-        np.add.at(table, (self.labels, true), 1)
-        return table
+        pairs, counts = np.unique(self.labels * (int(true.max()) + 1) + true, return_counts=True)
+        mine, theirs = np.divmod(pairs, int(true.max()) + 1)
+        top = np.zeros(self.n_classes, np.int64)
+        np.maximum.at(top, mine, counts)
+        joint, a, b = counts / self.n_states, self.sizes / self.n_states, np.bincount(true) / self.n_states
+        entropies = -float(np.sum(a * np.log(a))) - float(np.sum(b * np.log(b)))
+        nmi = 1.0
+        if entropies > 0.0:
+            information = float(np.sum(joint * np.log(joint / (a[mine] * b[theirs]))))
+            nmi = max(0.0, min(1.0, 2.0 * information / entropies))
+        return nmi, float(top.sum() / self.n_states)
 
 
-def _extents(d: NDArray[Any], labels: Ints, medoids: Ints) -> tuple[float, float]:
-    """(radius, diameter), leaving out the distance of a state from itself."""
-    away = np.arange(len(labels)) != medoids[labels]
-    radius = float(np.max(d[np.arange(len(labels)), medoids[labels]], initial=0.0, where=away))
-    diameter = 0.0
-    if len(labels) <= _SMALL:  # all pairs at once
-        inside = labels[:, None] == labels[None, :]
-        np.fill_diagonal(inside, False)
-        return radius, float(np.max(d, initial=0.0, where=inside))
-    order = np.argsort(labels, kind="stable")
-    for members in np.split(order, np.flatnonzero(np.diff(labels[order])) + 1):
-        if len(members) > 1:
-            inside = d[np.ix_(members, members)].copy()
-            np.fill_diagonal(inside, 0.0)
-            diameter = max(diameter, float(inside.max()))
-    return radius, diameter
+def _kernels() -> Any:
+    return engine("cpu", "float64").kernels
 
 
 class Aggregation(Protocol):
@@ -141,7 +125,7 @@ def _check_distance(distance: Any) -> NDArray[Any]:
     d = np.asarray(distance)
     if d.ndim != 2 or d.shape[0] != d.shape[1] or d.shape[0] == 0:
         raise ValueError(f"distances must be a square matrix; got shape {d.shape}.")
-    if not np.all(np.isfinite(d)):
+    if not _kernels().all_finite(d):
         raise ValueError("distances must be finite.")
     return d
 
@@ -173,37 +157,13 @@ class EpsilonCover:
         """Make the partition; `weights` counts how many states each row of the distances stands for."""
         d = _check_distance(distance)
         reach = self.eps if self.rule == "radius" else 2.0 * self.eps
-        near = d <= reach
-        neighbours = near @ check_weights(weights, len(d))
-        labels = np.full(len(d), -1)
-        free = np.ones(len(d), bool)
-        medoids: list[int] = []
+        n, kernels = len(d), _kernels()
+        neighbours, labels = np.empty(n), np.empty(n, np.int64)
+        kernels.neighbour_weights(d, reach, check_weights(weights, n), neighbours)
         # Counts never change, so the order of the medoids is known: most neighbours first, then by index.
-        for medoid in np.argsort(-neighbours, kind="stable").tolist():
-            if not free[medoid]:
-                continue
-            free[medoid] = False
-            labels[medoid] = len(medoids)
-            members = near[medoid] & free
-            if self.rule == "diameter":
-                kept = _within_diameter(d, medoid, np.flatnonzero(members), reach)
-                members[:] = False
-                members[kept] = True
-            labels[members] = len(medoids)
-            free ^= members
-            medoids.append(medoid)
+        order = np.argsort(-neighbours, kind="stable")
+        medoids = kernels.cover(d, order, reach, self.rule == "diameter", labels)
         return Partition.from_labels(labels, medoids, d)
-
-
-def _within_diameter(d: NDArray[Any], medoid: int, candidates: Ints, reach: float) -> Ints:
-    """Candidates, nearest to the medoid first, that keep all pairs within reach."""
-    kept = []
-    farthest = d[medoid].copy()  # of each state, to the class so far
-    for state in candidates[np.argsort(d[medoid, candidates], kind="stable")]:
-        if farthest[state] <= reach:
-            kept.append(state)
-            np.maximum(farthest, d[state], out=farthest)
-    return np.array(kept, dtype=np.int64)
 
 
 @dataclass(frozen=True)
@@ -250,16 +210,10 @@ def check_weights(weights: ArrayLike | None, n_states: int) -> Floats:
     return xi
 
 
-def averaging(partition: Partition, weights: ArrayLike | None = None) -> Any:
-    """The matrix M [K, S] with M @ f = the ξ-weighted average of f over each class."""
-    from scipy.sparse import csr_array
-
+def class_shares(partition: Partition, weights: ArrayLike | None = None) -> Floats:
+    """ξ(s) over the ξ of its class [S], so that Σ shares·f over a class is the ξ-weighted average of f."""
     xi = check_weights(weights, partition.n_states)
-    total = np.bincount(partition.labels, weights=xi, minlength=partition.n_classes)
-    order = np.argsort(partition.labels, kind="stable")
-    pointers = np.concatenate([[0], np.cumsum(partition.sizes)])
-    shape = (partition.n_classes, partition.n_states)
-    return csr_array(((xi / total[partition.labels])[order], order, pointers), shape=shape)
+    return np.asarray(xi / np.bincount(partition.labels, weights=xi, minlength=partition.n_classes)[partition.labels])
 
 
 def membership(partition: Partition) -> Any:
@@ -280,7 +234,7 @@ def quotient(mdp: MDP, partition: Partition, weights: ArrayLike | None = None) -
     """
     if partition.n_states != mdp.n_states:
         raise ValueError(f"the partition is of {partition.n_states} states, the model has {mdp.n_states}.")
-    xi = check_weights(weights, mdp.n_states)
+    shares = class_shares(partition, weights)
     table = label_table(mdp)
     offered = table >= 0
     differs = np.flatnonzero((offered != offered[partition.medoids][partition.labels]).any(axis=1))
@@ -292,14 +246,12 @@ def quotient(mdp: MDP, partition: Partition, weights: ArrayLike | None = None) -
         )
     from scipy.sparse import csr_array, vstack
 
-    total = np.bincount(partition.labels, weights=xi, minlength=partition.n_classes)
     to_class = mdp.rows.matrix() @ membership(partition)  # [N, K]
     rows, rewards, labels, owners = [], [], [], []
     for a in np.flatnonzero(offered.any(axis=0)):
         states = np.flatnonzero(offered[:, a])
         classes = partition.labels[states]
-        share = xi[states] / total[classes]
-        mix = csr_array((share, (classes, table[states, a])), shape=(partition.n_classes, mdp.n_choices))
+        mix = csr_array((shares[states], (classes, table[states, a])), shape=(partition.n_classes, mdp.n_choices))
         present = np.unique(classes)
         rows.append((mix @ to_class)[present])
         rewards.append((mix @ mdp.rewards)[present])

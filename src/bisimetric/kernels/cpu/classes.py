@@ -1,0 +1,111 @@
+"""Classes of states: the greedy cover of the states by ε-neighbourhoods, extents of classes, the averaged chain."""
+
+import numpy as np
+from numba import njit
+
+from .jit import OPTIONS, REASSOCIATE, kernel
+
+
+@njit(**OPTIONS, fastmath=REASSOCIATE)
+def all_finite(d):
+    """Whether all entries are finite: 0 times anything else is NaN."""
+    total = 0.0
+    for x in d.ravel():
+        total += x * 0.0
+    return total == 0.0
+
+
+@kernel
+def neighbour_weights(d, reach, weights, total):
+    """total[s] = the weights of all t with d(s, t) ≤ reach."""
+    for s in range(len(d)):
+        total[s] = 0.0
+        for t in range(len(d)):
+            if d[s, t] <= reach:
+                total[s] += weights[t]
+
+
+@kernel
+def cover(d, order, reach, by_diameter, labels):
+    """Make states medoids in the given order; each takes its neighbours that are free. Returns the medoids.
+
+    By diameter, free neighbours are taken nearest first (ties by index), as long as all pairs of the class stay within
+    reach. Classes are numbered in the order in which they are made.
+    """
+    n = len(d)
+    labels[:] = -1
+    medoids = np.empty(n, np.int64)
+    farthest = np.empty(n)  # of each free state, to the class so far
+    count = 0
+    for medoid in order:
+        if labels[medoid] >= 0:
+            continue
+        labels[medoid] = count
+        if by_diameter:
+            farthest[:] = 0.0
+            last = medoid
+            while last >= 0:
+                nearest = -1
+                for t in range(n):
+                    if labels[t] >= 0:
+                        continue
+                    farthest[t] = max(farthest[t], d[last, t])
+                    if farthest[t] <= reach and (nearest < 0 or d[medoid, t] < d[medoid, nearest]):
+                        nearest = t
+                if nearest >= 0:
+                    labels[nearest] = count
+                last = nearest
+        else:
+            for t in range(n):
+                if d[medoid, t] <= reach and labels[t] < 0:
+                    labels[t] = count
+        medoids[count] = medoid
+        count += 1
+    return medoids[:count]
+
+
+@kernel
+def extents(d, labels, medoids):
+    """(largest distance of a state from its medoid, largest one inside a class); states themselves are left out."""
+    n, n_classes = len(labels), len(medoids)
+    starts = np.zeros(n_classes + 1, np.int64)
+    for s in range(n):
+        starts[labels[s] + 1] += 1
+    starts = np.cumsum(starts)
+    filled = starts[:-1].copy()
+    members = np.empty(n, np.int64)  # class by class
+    radius, diameter = 0.0, 0.0
+    for s in range(n):
+        members[filled[labels[s]]] = s
+        filled[labels[s]] += 1
+        if s != medoids[labels[s]]:
+            radius = max(radius, float(d[s, medoids[labels[s]]]))
+    for c in range(n_classes):
+        for x in range(starts[c], starts[c + 1]):
+            for y in range(starts[c], starts[c + 1]):
+                if x != y:
+                    diameter = max(diameter, float(d[members[x], members[y]]))
+    return radius, diameter
+
+
+@kernel
+def averaged_system(indptr, indices, probs, rewards, labels, shares, gamma, A, R):
+    """A = I − γ P, and R, of the chain averaged over classes: `shares` is the weight of each state in its class."""
+    A[:] = 0.0
+    R[:] = 0.0
+    for c in range(len(R)):
+        A[c, c] = 1.0
+    for s in range(len(labels)):
+        R[labels[s]] += shares[s] * rewards[s]
+        for k in range(indptr[s], indptr[s + 1]):
+            A[labels[s], labels[indices[k]]] -= gamma * shares[s] * probs[k]
+
+
+@kernel
+def value_gap(d, V):
+    """max |d(s, t) − |V(s) − V(t)|| for a symmetric d."""
+    gap = 0.0
+    for s in range(len(V)):
+        for t in range(s, len(V)):
+            gap = max(gap, abs(d[s, t] - abs(V[s] - V[t])))
+    return gap
