@@ -17,7 +17,7 @@ states with different actions are still apart).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -46,6 +46,15 @@ class Sweep(NamedTuple):
     @property
     def change(self) -> float:
         return max(self.rise, self.fall)
+
+
+class Swept(NamedTuple):
+    """What several sweeps did."""
+
+    distance: Any
+    sweeps: int
+    change: float  # of the last one
+    iterations: int
 
 
 class MetricOperator:
@@ -87,6 +96,8 @@ class MetricOperator:
         self._graph: Any = None
         self._graphs_work = True
         self._started: Any = None
+        self._expected = 0  # sweeps that were needed the last time
+        self._room: Any = self.engine.kernels.HostRoom() if self.engine.on_device else None
 
     def follow(self, model: Chain) -> None:
         """Go on with the chain of another policy; what the transport kept is kept where it fits."""
@@ -102,7 +113,7 @@ class MetricOperator:
             self.evaluator = evaluator
         self.model, self.family = model, family
         if self.engine.on_device:
-            self._rewards[...] = self.engine.to_device(model.rewards)
+            self.engine.kernels.put(self._rewards, model.rewards)
         else:
             self._rewards = model.rewards
 
@@ -120,7 +131,7 @@ class MetricOperator:
         self.evaluator.restart()
         if self.engine.on_device:
             on_device = self.engine.to_device(d)
-            report = self._device_sweeps(on_device, 1, -1.0, accuracy)[0]
+            report = self._device_sweep(on_device, accuracy)
             if isinstance(d, np.ndarray) and on_device is not d:  # distances of the host go there and back
                 d[:] = self.engine.to_host(on_device)
             return report
@@ -132,46 +143,46 @@ class MetricOperator:
         rise, fall, error, iterations = zip(*reports, strict=True)
         return Sweep(max(rise), max(fall), max(error), sum(iterations))
 
-    def sweep_until(
-        self, d: NDArray[Any], count: int, stop: float, meanwhile: Callable[[], None] = lambda: None
-    ) -> tuple[int, float, int]:
-        """Sweep d up to `count` times, until a sweep changes nothing by more than `stop`.
+    def sweeps(self, start: Any, count: int, stop: float) -> Generator[None, None, Swept]:
+        """Sweep a copy of `start` up to `count` times, until a sweep changes nothing by more than `stop`.
 
-        `meanwhile` is called once; on a device, while the first sweeps are under way. Returns (sweeps, change of the
-        last one, iterations). On a device the host waits for a few sweeps at a time.
+        Stops at least once, and wherever it would wait for a device, which works meanwhile. The host looks at what was
+        done after a few sweeps at a time, first after as many as were needed the last time.
         """
         self.evaluator.restart()
         if self.engine.on_device:
             with self.engine.kernels.memory_errors(self.evaluator.needs):
-                return self._device_sweep_until(d, count, stop, meanwhile)
-        meanwhile()
+                return (yield from self._device_sweeps_until(start, count, stop))
+        yield
+        d = start.copy()
         change, iterations, done = np.inf, 0, 0
         while done < count and change > stop:
             report = self.sweep(d)
             change, iterations, done = report.change, iterations + report.iterations, done + 1
-        return done, change, iterations
+        return Swept(d, done, change, iterations)
 
-    def _device_sweep_until(
-        self, d: Any, count: int, stop: float, meanwhile: Callable[[], None]
-    ) -> tuple[int, float, int]:
+    def _device_sweeps_until(self, start: Any, count: int, stop: float) -> Generator[None, None, Swept]:
         evaluator, tally = self.evaluator, self.evaluator.tally
         if self._home is None:
-            self._home = self.engine.xp.empty_like(d)
-        self._home[...] = d  # sweeps work in one place, so that a graph of their launches can be used again
+            self._home = self.engine.xp.empty_like(start)
+        self._home[...] = start  # sweeps work in one place, so that a graph of their launches can be used again
         tally.clear()
-        done = 0
+        ahead, done = max(self._expected, 2 * _SWEEPS_AT_ONCE), 0
         while True:
-            ahead = 1 if evaluator.synchronous else min(_SWEEPS_AT_ONCE if done else 2 * _SWEEPS_AT_ONCE, count - done)
-            for _ in range(ahead):
+            for _ in range(1 if evaluator.synchronous else min(ahead, count - done)):
                 self._launch_sweep(stop)
-            if done == 0:
-                meanwhile()
+            yield
             seen = tally.read()
-            done = seen.sweeps
+            done, ahead = seen.sweeps, _SWEEPS_AT_ONCE
             if seen.done or done >= count:
                 break
-        d[...] = self._home
-        return done, seen.change, seen.iterations
+        self._expected = done
+        return Swept(self._home.copy(), done, seen.change, seen.iterations)
+
+    def on_host(self, d: Any) -> NDArray[Any]:
+        """Distances on the host; what a device had may be overwritten by the next call."""
+        on_host: NDArray[Any] = self._room.read(d) if self.engine.on_device else d
+        return on_host
 
     def _launch_sweep(self, stop: float) -> None:
         """Start a sweep of the distances at home: from a graph, once the same sweep was started before."""
@@ -225,23 +236,14 @@ class MetricOperator:
         self.evaluator.load(kept)  # bounds only read
         return lower, upper
 
-    def _device_sweeps(
-        self, d: Any, count: int, stop: float, accuracy: float, meanwhile: Callable[[], None] = lambda: None
-    ) -> tuple[Sweep, int]:
-        """(report, sweeps done) of up to `count` sweeps on a device; only the report comes back."""
+    def _device_sweep(self, d: Any, accuracy: float) -> Sweep:
+        """One sweep on a device; only the report comes back."""
         with self.engine.kernels.memory_errors(self.evaluator.needs):
-            return self._start_and_read(d, count, stop, accuracy, meanwhile)
-
-    def _start_and_read(
-        self, d: Any, count: int, stop: float, accuracy: float, meanwhile: Callable[[], None]
-    ) -> tuple[Sweep, int]:
-        self.evaluator.tally.clear()
-        for _ in range(count):
-            self._enqueue_sweep(d, stop, accuracy)
-        meanwhile()
-        seen = self.evaluator.tally.read()
-        error = max(seen.last_error, self.evaluator.rounding())
-        return Sweep(seen.last_rise, seen.last_fall, error, seen.iterations), seen.sweeps
+            self.evaluator.tally.clear()
+            self._enqueue_sweep(d, -1.0, accuracy)
+            seen = self.evaluator.tally.read()
+            error = max(seen.last_error, self.evaluator.rounding())
+            return Sweep(seen.last_rise, seen.last_fall, error, seen.iterations)
 
     def _enqueue_sweep(self, d: Any, stop: float, accuracy: float) -> None:
         """Start all that a sweep does on a device."""
@@ -444,4 +446,4 @@ def _family(model: Chain | MDP, groups: tuple[NDArray[Any], ...]) -> Family:
     """Rows ready for the kernels: rescaled so that they sum to 1 to the last bit that matters."""
     rows = model.rows
     probs = rows.probs / np.repeat(rows.sums(), rows.sizes)
-    return Family(rows.indptr, rows.indices.astype(np.uint32), probs, groups, rows.n_states)
+    return Family(rows.indptr, rows.indices.view(np.uint32), probs, groups, rows.n_states)

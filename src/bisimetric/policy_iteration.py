@@ -28,19 +28,20 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from . import certificates
-from .aggregation import Aggregation, EpsilonCover, Partition, averaging, membership
+from .aggregation import Aggregation, EpsilonCover, Partition
+from .batch import Parts, finished
 from .certificates import Certificate
-from .kernels.select import single_thread
+from .kernels.select import engine
 from .lumping import Lumping, expanded
 from .lumping import lump as lump_states
-from .model import MDP, Chain
+from .model import MDP
 from .operator import MetricOperator
 from .schedules import Constant, StepSize
 from .transport import Exact, Transport
+from .values import abstract_values, choice_values, first_choices, optimal_backup, optimal_values, policy_values
 
 Floats = NDArray[np.float64]
 
-_DENSE_SOLVE = 500  # states up to which values are found by a dense solve
 _NOISE_TRIES = 400
 _NOISE_STEP = 1.25
 _TIE = 1e-10  # values closer than this part of the largest one are tied
@@ -291,30 +292,44 @@ def first_state(mdp: MDP, settings: Settings, policy: ArrayLike | None = None) -
 def advance(
     mdp: MDP, settings: Settings, state: LoopState, best_value: Floats | None, lumping: Lumping | None = None
 ) -> Step:
-    """One step of the loop; changes `state` only once all of it is known.
+    """One step of the loop; see `step_in_parts`."""
+    return finished(step_in_parts(mdp, settings, state, best_value, lumping))
+
+
+def step_in_parts(
+    mdp: MDP, settings: Settings, state: LoopState, best_value: Floats | None, lumping: Lumping | None = None
+) -> Parts[Step]:
+    """One step of the loop; changes `state` only once all of it is known. Stops wherever it would wait for a device.
 
     Where `mdp` is the quotient of a lumping, its states count as often as they stand for states.
     """
     began = time.perf_counter()
     gamma = mdp.gamma
     chain = mdp.under(state.policy)
-    known: list[Any] = []
-    measured, sweeps, change, iterations, metric_seconds = _measure(
-        settings, state, chain, lambda: known.extend(policy_values(chain, state.value))
-    )
-    V, V_error = known
-    d = state.operator.engine.to_host(measured)  # one copy a step, for the aggregation
-    if lumping is None:
+    operator, start = state.operator, state.distance
+    measuring = time.perf_counter()
+    operator.follow(chain)
+    sweeping = operator.sweeps(start if settings.warm else operator.engine.xp.zeros_like(start), settings.sweeps,
+                               settings.early_stop)  # fmt: skip
+    next(sweeping)
+    launched = time.perf_counter()
+    V, V_error = policy_values(chain, state.value)  # a device sweeps while the host does this
+    residual = certify(mdp, V, V_error)
+    aside = time.perf_counter() - launched
+    measured, sweeps, change, iterations = yield from sweeping
+    metric_seconds = time.perf_counter() - measuring - aside
+    d = operator.on_host(measured)  # one copy a step, for the aggregation
+    sizes = None if lumping is None else lumping.sizes
+    if sizes is None:
         partition = settings.aggregation(d)
     else:
         assert isinstance(settings.aggregation, EpsilonCover)
-        partition = settings.aggregation(d, lumping.sizes)
-    V_abstract = abstract_values(chain, partition, None if lumping is None else lumping.sizes)
-    Q = mdp.rewards + gamma * (mdp.rows.matrix() @ V_abstract)
+        partition = settings.aggregation(d, sizes)
+    V_abstract = abstract_values(chain, partition, state.abstract_value, sizes)
+    Q = choice_values(mdp, V_abstract)
     TV = np.maximum.reduceat(Q, mdp.choice_ptr[:-1])
     greedy, delta = _improve(mdp, settings, state, Q, TV)
     alpha = settings.step_size(state.k + 1, gamma=gamma, sweeps=settings.sweeps, p=_order(settings.transport))
-    residual = certify(mdp, V, V_error)
     policy_backup = chain.rewards + gamma * (chain.rows.matrix() @ V_abstract)
     abstract_error = certificates.evaluation_residual(V_abstract, policy_backup, gamma=gamma)
     if settings.target is not None and residual.error <= settings.target:
@@ -326,7 +341,7 @@ def advance(
         k=state.k,
         error=None if best_value is None else float(np.abs(best_value - V).max()),
         bound=residual.error,
-        metric_gap=float(np.abs(d - np.abs(V[:, None] - V[None, :])).max()),
+        metric_gap=float(engine("cpu", "float64").kernels.value_gap(d, V)),
         n_classes=partition.n_classes,
         diameter=partition.diameter,
         delta=delta,
@@ -353,7 +368,7 @@ def _agreement(mdp: MDP, partition: Partition, lumping: Lumping | None) -> tuple
     truth = mdp.classes
     if lumping is not None and lumping.model is not None:
         truth, partition = lumping.model.classes, Partition.from_labels(partition.labels[lumping.labels])
-    return (None, None) if truth is None else (partition.nmi(truth), partition.purity(truth))
+    return (None, None) if truth is None else partition.agreement(truth)
 
 
 def end_of(settings: Settings, state: LoopState, step: Step) -> RunStatus | None:
@@ -416,39 +431,16 @@ def _order(transport: Transport) -> float:
     return float(getattr(transport, "p", 1.0))
 
 
-def _measure(
-    settings: Settings, state: LoopState, chain: Chain, meanwhile: Callable[[], None]
-) -> tuple[NDArray[Any], int, float, int, float]:
-    """Sweep the metric of the policy's chain; returns (d̂, sweeps, last change, iterations, seconds).
-
-    `meanwhile` is work that does not need d̂: a device sweeps while the host does it. Its time is not counted.
-    """
-    aside = 0.0
-
-    def work() -> None:
-        nonlocal aside
-        start = time.perf_counter()
-        meanwhile()
-        aside = time.perf_counter() - start
-
-    began = time.perf_counter()
-    state.operator.follow(chain)
-    d = state.distance.copy() if settings.warm else state.operator.engine.xp.zeros_like(state.distance)
-    sweeps, change, iterations = state.operator.sweep_until(d, settings.sweeps, settings.early_stop, work)
-    return d, sweeps, change, iterations, time.perf_counter() - began - aside
-
-
 def _improve(mdp: MDP, settings: Settings, state: LoopState, Q: Floats, TV: Floats) -> tuple[Floats, float]:
     """A greedy policy [N] for Q, noisy where asked, and its δ = ‖T_{π_g} V − T V‖∞."""
     starts = mdp.choice_ptr[:-1]
     greedy = np.zeros(mdp.n_choices)
     # Where actions lead into one class their values differ by rounding only: such ties go to the first action.
     tied = TV - _TIE * float(np.abs(TV).max())
-    best = np.flatnonzero(tied[mdp.state_of_choice] <= Q)
-    _, first = np.unique(mdp.state_of_choice[best], return_index=True)
-    greedy[best[first]] = 1.0
+    best = first_choices(mdp, tied[mdp.state_of_choice] <= Q)
+    greedy[best] = 1.0
     if settings.greedy_noise is None:
-        return greedy, float(np.max(TV - Q[best[first]]))
+        return greedy, float(np.max(TV - Q[best]))
     low, high = settings.greedy_noise
     seen = []
     for _ in range(_NOISE_TRIES):
@@ -463,54 +455,3 @@ def _improve(mdp: MDP, settings: Settings, state: LoopState, Q: Floats, TV: Floa
         f"greedy_noise: no noise of {_NOISE_TRIES} tries at step {state.k} gave δ in [{low:g}, {high:g}]; δ between "
         f"{min(seen):.3g} and {max(seen):.3g} were seen. Choose a band inside what the values allow."
     )
-
-
-def abstract_values(chain: Chain, partition: Partition, weights: ArrayLike | None = None) -> Floats:
-    """Ṽ^π lifted to all states [S]: rewards and transitions averaged over classes, then a linear solve."""
-    average = averaging(partition, weights)
-    P = (average @ (chain.rows.matrix() @ membership(partition))).toarray()
-    R = average @ chain.rewards
-    with single_thread():
-        V = np.linalg.solve(np.eye(len(R)) - chain.gamma * P, R)
-    return np.asarray(partition.lift(V))
-
-
-def policy_values(chain: Chain, start: Floats) -> tuple[Floats, float]:
-    """(V^π, a bound on its error): a dense solve for few states, iteration from `start` for many."""
-    P, gamma = chain.rows.matrix(), chain.gamma
-    if chain.n_states <= _DENSE_SOLVE:
-        with single_thread():
-            V = np.asarray(np.linalg.solve(np.eye(chain.n_states) - gamma * P.toarray(), chain.rewards), np.float64)
-        return V, float(np.abs(chain.rewards + gamma * (P @ V) - V).max()) / (1.0 - gamma)
-    V = start
-    limit = 1e-11 * max(float(np.abs(chain.rewards).max()), 1e-300)
-    while True:
-        new = chain.rewards + gamma * (P @ V)
-        change, V = float(np.abs(new - V).max()), new
-        if change <= limit:
-            return V, gamma * change / (1.0 - gamma)
-
-
-def optimal_backup(mdp: MDP, V: Floats) -> Floats:
-    """T V [S]."""
-    Q = mdp.rewards + mdp.gamma * (mdp.rows.matrix() @ V)
-    return np.asarray(np.maximum.reduceat(Q, mdp.choice_ptr[:-1]))
-
-
-def optimal_values(mdp: MDP) -> tuple[Floats, float]:
-    """(V*, a bound on its error) by policy iteration: greedy policies until none is better."""
-    V = np.zeros(mdp.n_states)
-    policy = np.zeros(mdp.n_choices)
-    scale = max(float(np.abs(mdp.rewards).max()) / (1.0 - mdp.gamma), 1e-300)
-    while True:
-        Q = mdp.rewards + mdp.gamma * (mdp.rows.matrix() @ V)
-        TV = np.maximum.reduceat(Q, mdp.choice_ptr[:-1])
-        rise = float(np.max(TV - V))
-        best = np.flatnonzero(TV[mdp.state_of_choice] <= Q)
-        _, first = np.unique(mdp.state_of_choice[best], return_index=True)
-        new = np.zeros(mdp.n_choices)
-        new[best[first]] = 1.0
-        if np.array_equal(new, policy) or (policy.any() and rise <= 1e-13 * scale):
-            return V, max(rise, 0.0) / (1.0 - mdp.gamma)
-        policy = new
-        V, _ = policy_values(mdp.under(policy), TV)

@@ -38,6 +38,7 @@ from .aggregation import Partition
 from .model import MDP
 from .operator import MetricOperator
 from .policy_iteration import LoopState, PolicyRun, RunStatus, Settings, Step
+from .values import optimal_values
 
 VERSION = 1
 TIMES = ("seconds", "metric_seconds")  # entries of the history that differ from run to run
@@ -135,7 +136,7 @@ def run(
         if description is not None and read_settings(folder) != dict(description):
             write_settings(folder, description, mdp)
         small, lumping, first = policy_iteration.reduced(mdp, settings, policy)
-        best_value = policy_iteration.optimal_values(small)[0] if settings.optimum else None
+        best_value = optimal_values(small)[0] if settings.optimum else None
         state = _restore(folder, small, settings) or policy_iteration.first_state(small, settings, first)
         history = _trim_history(folder / "history.jsonl", state.k)
         status = policy_iteration.end_of(settings, state, history[-1]) if history else None

@@ -80,6 +80,16 @@ def engine(device: str, dtype: str) -> Engine:
     return Engine(cpu, np.dtype(dtype))
 
 
+def streams(device: str, count: int) -> list[Any]:
+    """Contexts in which the work of several runs can go on side by side on a device; they can be entered often."""
+    if device != "cuda":
+        return [nullcontext() for _ in range(count)]
+    from . import gpu
+
+    gpu.check()
+    return [gpu.stream() for _ in range(count)]
+
+
 def run_all(task: Callable[[Any], Any], units: Iterable[Any]) -> list[Any]:
     """Run task(unit) for every unit on the threads; kernels release the interpreter lock.
 

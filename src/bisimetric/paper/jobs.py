@@ -22,6 +22,7 @@ from ..operator import MetricOperator
 from ..policy_iteration import LoopState, Settings, Step
 from ..schedules import StepSize
 from ..transport import Exact, Family, Independent, Sinkhorn, Transport
+from ..values import optimal_values
 from .settings import NOISE, SWEEPS
 
 Arrays = dict[str, NDArray[Any]]
@@ -74,7 +75,7 @@ class PolicyJob:
             self.transport, self.aggregation, self.step_size, self.sweeps, self.warm, self.noise, self.steps,
             self.seed, lump=False, device=device,
         )  # fmt: skip
-        best_value, _ = policy_iteration.optimal_values(mdp)
+        best_value, _ = optimal_values(mdp)
         state = policy_iteration.first_state(mdp, settings)
         if not self.potentials:
             state.operator = MetricOperator(

@@ -4,11 +4,12 @@ All calls are asynchronous on the current stream; reports gather in a tally on t
 """
 
 from .dense import dense_independent_block, dense_matrix, dense_pairs, dense_sinkhorn_block
-from .device import captured, check, cupy, device_name, free_bytes, memory_errors
+from .device import HostRoom, captured, check, cupy, device_name, free_bytes, memory_errors, put, stream
 from .fields import Tally, end_sweep, forget, hausdorff, mirror, power, raise_to, start_rows, write_chain, write_rows
 from .pairs import Rows, ball_block, bounds_block, exact_block, independent_block, sinkhorn_block
 
 __all__ = [
+    "HostRoom",
     "Rows",
     "Tally",
     "ball_block",
@@ -30,9 +31,11 @@ __all__ = [
     "memory_errors",
     "mirror",
     "power",
+    "put",
     "raise_to",
     "sinkhorn_block",
     "start_rows",
+    "stream",
     "write_chain",
     "write_rows",
 ]

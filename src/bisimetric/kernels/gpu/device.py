@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from ..select import DeviceError
 
 _HEADERS = ("common.cuh", "simplex.cuh", "scaling.cuh", "strips.cuh")
 _OLDEST = (12, 0)  # of the CUDA driver
+_PINNED_BYTES = 64 << 20  # the host's paging may not be tied down by more
 _CALLS: dict[Any, Any] = {}
 PARTS = {"SINKHORN_PARTS": (2, 2), "EXACT_PARTS": (2, 4)}  # lanes that share a pair of small supports: float32 and 64
 
@@ -137,25 +138,57 @@ def over_rows(rows: int, width: int) -> tuple[tuple[int, int], int]:
     return (max(1, min(-(-width // threads), -(-64 * processors() // rows))), rows), threads
 
 
+def stream() -> Any:
+    """A stream that waits for no other, as a context."""
+    streams = getattr(cupy().cuda, "Stream", None)
+    return nullcontext() if streams is None else streams(non_blocking=True)
+
+
 def captured(work: Callable[[], None]) -> Any:
     """What `work` launches, as one graph that can be launched again; None where graphs cannot be made.
 
     All arrays must stay where they are as long as the graph is used.
     """
-    streams = getattr(cupy().cuda, "Stream", None)
-    if streams is None:
+    apart = stream()
+    if isinstance(apart, nullcontext):
         return None
-    stream = streams(non_blocking=True)
     try:
-        with stream:
-            stream.begin_capture()
+        with apart:
+            apart.begin_capture()
             try:
                 work()
             finally:
-                graph = stream.end_capture()
+                graph = apart.end_capture()
     except RuntimeError:  # not all that was started can be captured
         return None
     return graph
+
+
+def put(target: Any, values: Any) -> None:
+    """Give an array of the device other values, from one of the host of the same shape."""
+    if isinstance(target, np.ndarray):  # emulated
+        target[...] = values
+    else:
+        target.set(np.ascontiguousarray(values, target.dtype))
+
+
+class HostRoom:
+    """Room on the host, out of reach of its paging, in which arrays of the device are read."""
+
+    def __init__(self) -> None:
+        self._room: Any = None
+
+    def read(self, array: Any) -> Any:
+        """A copy of the array, until the next one is read; large ones get memory of their own."""
+        module = cupy()
+        pinned = getattr(module.cuda, "alloc_pinned_memory", None)
+        if pinned is None or array.nbytes > _PINNED_BYTES:
+            return module.asnumpy(array)
+        if self._room is None or self._room.nbytes < array.nbytes:
+            self._room = np.frombuffer(pinned(array.nbytes), np.uint8, array.nbytes)
+        out = self._room[: array.nbytes].view(array.dtype).reshape(array.shape)
+        array.get(out=out)
+        return out
 
 
 @contextmanager

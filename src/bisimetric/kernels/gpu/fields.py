@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .device import cupy, launch, over, over_rows
+from .device import HostRoom, cupy, launch, over, over_rows
 
 _PLACES = 32  # where iterations are counted
 _COUNTS = ("iterations", "left", "done", "sweeps", "slow", "next")
@@ -37,6 +37,7 @@ class Tally:
 
     def __init__(self) -> None:
         self.array = cupy().zeros(len(Reading._fields) + _PLACES, np.int64)
+        self._room = HostRoom()
 
     def clear(self) -> None:
         self.array.fill(0)
@@ -53,7 +54,7 @@ class Tally:
 
     def read(self) -> Reading:
         """Wait for the device and read all of it."""
-        counts = cupy().asnumpy(self.array)
+        counts = self._room.read(self.array)
         numbers = counts.view(np.float64)
         fields = {
             name: int(counts[k]) if name in _COUNTS else float(numbers[k]) for k, name in enumerate(Reading._fields)

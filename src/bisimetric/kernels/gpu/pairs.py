@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..select import DeviceError
-from .device import cache_bytes, cupy, free_bytes, lanes, launch, over, over_rows, parts, processors
+from .device import cache_bytes, cupy, free_bytes, lanes, launch, over, over_rows, parts, processors, put
 from .fields import Tally
 
 _BITS = 48  # masses of the exact solver add up to 2 to this power
@@ -56,7 +56,7 @@ class Rows:
     def _placed(self, key: str, values: Any) -> Any:
         """An array of the device that stays where it is when it gets other values of the same shape."""
         if key in self._arrays:
-            self._arrays[key][...] = cupy().asarray(values)
+            put(self._arrays[key], values)
         else:
             self._arrays[key] = cupy().array(values)
         return self._arrays[key]
