@@ -172,6 +172,21 @@ extern "C" __global__ void independent_pairs(PAIR_ARGUMENTS, const real* mean, d
   );
 }
 
+// Probabilities as integers that add up to `units` in each row; what rounding leaves goes to the first largest.
+extern "C" __global__ void integer_masses(const i64* indptr, const double* probs, i64 rows, i64 units, i64* mass) {
+  EACH_THREAD(
+    for (i64 row = global_thread(); row < rows; row += all_threads()) {
+      i64 left = units; i64 top = indptr[row];
+      for (i64 k = indptr[row]; k < indptr[row + 1]; ++k) {
+        mass[k] = (i64)rint(probs[k] * (double)units);
+        left -= mass[k];
+        if (mass[k] > mass[top]) top = k;
+      }
+      mass[top] += left;
+    }
+  );
+}
+
 // Forget what was kept of pairs of which one row has other successors than before.
 extern "C" __global__ void forget(i64 n_members, i64 first, const unsigned char* same, i64 pairs, i64 bytes,
                                   unsigned char* kept, unsigned char cold) {

@@ -37,6 +37,7 @@ class Rows:
         self._host = indptr, indices
         self._arrays: dict[str, Any] = {}
         self._slots: dict[int, tuple[Any, Any, Any, Any]] = {}
+        self._slot_places: dict[int, tuple[Any, Any]] = {}  # entry of each slot, and whether there is one
         self._rooms: dict[str, Any] = {}
         self.extents = [xp.asarray(np.stack([indptr[g], self.sizes[g]], axis=1).astype(np.uint32)) for g in groups]
         self.set_probs(probs)
@@ -46,20 +47,34 @@ class Rows:
 
     def set_probs(self, probs: Any) -> None:
         """Take other probabilities on the same successors."""
-        self._host_probs = probs
-        self.probs = self._placed("probs", probs)
+        if "probs" in self._arrays:
+            put(self._arrays["probs"], probs)
+        else:
+            self._arrays["probs"] = cupy().array(probs)
         if "mass" in self._arrays:
-            self._placed("mass", integer_masses(self._host[0], probs))
-        for key in [key for key in self._arrays if key.startswith("slots")]:
-            self._make_slots(int(key[5:]))
+            self._placed("mass", self._integer_masses(_BITS))
+        for group in self._slots:
+            self._fill_slots(group)
+
+    @property
+    def probs(self) -> Any:
+        return self._arrays["probs"]
 
     def _placed(self, key: str, values: Any) -> Any:
         """An array of the device that stays where it is when it gets other values of the same shape."""
         if key in self._arrays:
-            put(self._arrays[key], values)
+            self._arrays[key][...] = values
         else:
-            self._arrays[key] = cupy().array(values)
+            self._arrays[key] = values
         return self._arrays[key]
+
+    def _integer_masses(self, bits: int) -> Any:
+        """Probabilities as integers that add up to 2^bits in each row; what rounding leaves goes to the largest."""
+        mass, n = cupy().empty(self.probs.shape, np.int64), len(self.sizes)
+        launch("fields.cu", "integer_masses", self.dtype, *over(n), (
+            self.indptr, self.probs, np.int64(n), np.int64(1 << bits), mass,
+        ))  # fmt: skip
+        return mass
 
     def room(self, key: str, size: int) -> Any:
         """Room for `size` numbers that is used again and again."""
@@ -71,7 +86,7 @@ class Rows:
     def mass(self) -> Any:
         """Integer masses of the entries; each row adds up to 2^48 exactly."""
         if "mass" not in self._arrays:
-            self._placed("mass", integer_masses(self._host[0], self._host_probs))
+            self._placed("mass", self._integer_masses(_BITS))
         return self._arrays["mass"]
 
     def small_width(self, group: int) -> int:
@@ -81,23 +96,23 @@ class Rows:
     def slots(self, group: int) -> tuple[Any, Any, Any, Any]:
         """(successors, probabilities, masses [width, members], sizes) of a group's rows, transposed and padded."""
         if group not in self._slots:
-            self._make_slots(group)
+            width, members, xp = self.small_width(group), self.host_groups[group], cupy()
+            inside = np.arange(width)[:, None] < self.sizes[members]
+            at = self._host[0][members] + np.where(inside, np.arange(width)[:, None], 0)
+            self._slot_places[group] = xp.asarray(at), xp.asarray(inside)
+            self._arrays[f"successors{group}"] = xp.asarray(self._host[1][at].astype(np.uint32))
+            self._arrays[f"sizes{group}"] = xp.asarray(self.sizes[members].astype(np.int32))
+            self._fill_slots(group)
         return self._slots[group]
 
-    def _make_slots(self, group: int) -> None:
-        width, members = self.small_width(group), self.host_groups[group]
-        starts, sizes = self._host[0][members], self.sizes[members]
-        place = np.arange(width)[:, None]
-        inside = place < sizes
-        at = starts + np.where(inside, place, 0)
-        probs = np.where(inside, self._host_probs[at], 0.0).astype(self.dtype)
+    def _fill_slots(self, group: int) -> None:
+        at, inside = self._slot_places[group]
         bits, kind = (25, np.int32) if self.dtype == np.float32 else (_BITS, np.int64)
-        mass = np.where(inside, integer_masses(self._host[0], self._host_probs, bits)[at], 0).astype(kind)
         self._slots[group] = (
-            self._placed(f"successors{group}", self._host[1][at].astype(np.uint32)),
-            self._placed(f"slots{group}", probs),
-            self._placed(f"masses{group}", mass),
-            self._placed(f"sizes{group}", sizes.astype(np.int32)),
+            self._arrays[f"successors{group}"],
+            self._placed(f"slots{group}", (self.probs[at] * inside).astype(self.dtype)),
+            self._placed(f"masses{group}", (self._integer_masses(bits)[at] * inside).astype(kind)),
+            self._arrays[f"sizes{group}"],
         )
 
     def strips(self, tally: Tally, group: int, a0: int, a1: int, cost: Any) -> Any:
@@ -174,18 +189,6 @@ class Rows:
         if self.list is None or self.list.size < pairs:
             self.list = cupy().empty(pairs, np.uint32)
         return self.list
-
-
-def integer_masses(indptr: Any, probs: Any, bits: int = _BITS) -> Any:
-    """Probabilities as integers that add up to 2^bits in each row; what rounding leaves goes to the largest."""
-    mass = np.rint(probs * 2.0**bits).astype(np.int64)
-    starts = indptr[:-1]
-    missing = (1 << bits) - np.add.reduceat(mass, starts)
-    owner = np.repeat(np.arange(len(starts)), np.diff(indptr))
-    tops = np.flatnonzero(mass == np.maximum.reduceat(mass, starts)[owner])
-    firsts = tops[np.searchsorted(owner[tops], np.arange(len(starts)))]
-    mass[firsts] += missing
-    return mass
 
 
 def warp_width(sizes: Any, n_states: int) -> int:
