@@ -16,7 +16,7 @@ _STRIP_SHARE = 0.8  # of the second-level cache, for strips of costs
 _SHARED_BYTES = 128 << 10
 _FAST_LIMIT = 300  # iterations before a pair is left to the kernel that knows Newton steps
 SMALL = (4, 8)  # widths of the kernels with a few lanes a pair
-WARP = {12: (6, 5), 20: (5, 4), 32: (4, 2)}  # with one warp a pair: blocks on a multiprocessor, for float32 and 64
+WARP = {12: (6, 5), 20: (5, 3), 32: (4, 2)}  # with one warp a pair: blocks on a multiprocessor, for float32 and 64
 
 
 class Rows:

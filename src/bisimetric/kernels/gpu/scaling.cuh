@@ -42,7 +42,7 @@ template <int L> DEVICE double half_steps(const Scaling& s) {
   return sum<L>(error);
 }
 
-// Move log y by a capped Newton step with the matrix diag(q) − ωᵀ diag(1/a) ω; false where it is not positive.
+// A capped Newton step on log y with the matrix diag(q) − ωᵀ diag(1/a) ω; false where it is not positive.
 template <int L> DEVICE bool newton(const Scaling& s) {
   const int n = s.n, ld = s.ld, k = s.m - 1, wide = k | 1, lane = lane_of(L);  // the last entry is held
   for (int j = 0; j < k; ++j)
@@ -95,12 +95,28 @@ template <int L> DEVICE bool newton(const Scaling& s) {
   for (int j = lane; j < k; j += L) longest = fmax(longest, fabs(s.step[j]));
   longest = largest<L>(longest);
   const double shrink = longest > 3.0 ? 3.0 / longest : 1.0;
-  for (int j = lane; j < k; j += L) {
-    s.old[j] = s.y[j];
-    s.y[j] *= exp(shrink * s.step[j]);
-  }
+  for (int j = lane; j < k; j += L) s.step[j] *= shrink;
   sync<L>();
   return true;
+}
+
+// Move log y by the step, or by half of it, a quarter …: short ones lower the error, as they take off that part of it.
+// Stays where it was in the end if none does. Returns the number of tries.
+template <int L> DEVICE int move(const Scaling& s, double& error) {
+  const int k = s.m - 1;
+  const double before = error;
+  double part = 1.0;
+  for (int j = lane_of(L); j < k; j += L) s.old[j] = s.y[j];
+  for (int tries = 1; tries <= 6; ++tries, part *= 0.5) {
+    for (int j = lane_of(L); j < k; j += L) s.y[j] = s.old[j] * exp(part * s.step[j]);
+    sync<L>();
+    error = half_steps<L>(s);
+    if (error < before) return tries;
+  }
+  for (int j = lane_of(L); j < k; j += L) s.y[j] = s.old[j];
+  sync<L>();
+  error = half_steps<L>(s);
+  return 7;
 }
 
 // Scale until the L1 error of the columns is at most tol, from s.y. Stops early where a scaling would leave
@@ -109,20 +125,17 @@ template <int L> DEVICE int scale(const Scaling& s, double tol, int limit, doubl
   error = half_steps<L>(s);
   int done = 1, look = 8;
   double before = error;
+  bool works = false;  // Newton: then it goes on
   while (error > tol && done < limit) {
     if (done >= look) {
       const double rate = log(fmax(before / error, 1.0 + 1e-9)) / 6.0;
-      if (log(error / tol) / rate > s.m && newton<L>(s)) {
+      if ((works || log(error / tol) / rate > s.m) && newton<L>(s)) {
         before = error;
-        error = half_steps<L>(s);
-        done += 1 + s.m / 2;
-        if (error < 0.5 * before) { look = done; continue; }
-        if (!(error < before)) {
-          for (int j = lane_of(L); j < s.m - 1; j += L) s.y[j] = s.old[j];
-          sync<L>();
-          error = half_steps<L>(s);
-        }
+        done += s.m / 2 + move<L>(s, error);
+        works = error < 0.5 * before;
+        if (works) { look = done; continue; }
       }
+      works = false;
       look = done + 6;
       before = error;
     }

@@ -326,6 +326,15 @@ template <int W> DEVICE inline real dot(const real (&k)[W], const real* shared) 
   return (parts[0] + parts[1]) + (parts[2] + parts[3]);
 }
 
+// column[i] = matrix[from of lane i, onto]. All lanes read somewhere, so that no read waits for another.
+template <int W> DEVICE inline void gather_column(const real* matrix, u32 from, u32 onto, real (&column)[W]) {
+#pragma unroll
+  for (int i = 0; i < W; ++i) column[i] = matrix[__shfl_sync(~0u, from, i) + onto];
+}
+
+constexpr int FIRST_LOOK = 5, LOOK = 4;  // scalings between looks at the rate
+constexpr float FORESEEN = 20.0f;  // scalings that a Newton step may cost
+
 // Supports of at most W ≤ 32 states, one warp a pair. Lane r holds row r and column r of the plan in registers; x and y
 // go through shared memory. `gibbs` is exp(−C/λ), used where that cannot underflow (largest cost at most `safe`·λ).
 // Matrices are read along rows, where successors of b tend to be neighbours, and turned in shared memory.
@@ -373,18 +382,20 @@ DEVICE void warp_pairs(const Pairs& q, const u32* extents, Tally* tally, const r
       continue;
     }
     const bool in_row = lane < n, in_column = lane < m;
-    const u32 from = q.indices[lo + (in_row ? lane : 0)] * (u32)q.n_states;  // fewer than 2^16 states
-    const u32 onto = q.indices[to + (in_column ? lane : 0)];
-    const real pa = in_row ? (real)q.probs[lo + lane] : 0, pb = in_column ? (real)q.probs[to + lane] : 0;
+    // All that is read from memory is asked for first, by all lanes, so that it is waited for twice and not six times.
+    const u32 of_row = in_row ? lane : 0, of_column = in_column ? lane : 0;
     real* store = keep ? kept + number * stride : kept;
-    const bool warm = keep && !isnan(store[0]);
-    real g = pb > 0 ? (warm ? store[lane] : (real)log(pb)) : 0;
+    const u32 from = q.indices[lo + of_row] * (u32)q.n_states;  // fewer than 2^16 states
+    const u32 onto = q.indices[to + of_column];
+    double row_mass = q.probs[lo + of_row], column_mass = q.probs[to + of_column];
+    real g = keep ? store[of_column] : (real)NOT_A_NUMBER;
     real k[W], t[W], biggest = 0;
+    gather_column<W>(source, from, onto, t);
+    const real pa = in_row ? (real)row_mass : 0, pb = in_column ? (real)column_mass : 0;
+    const bool warm = !isnan(__shfl_sync(~0u, g, 0));
+    g = pb > 0 ? (warm ? g : (real)log(pb)) : 0;
 #pragma unroll
-    for (int i = 0; i < W; ++i) {
-      const u32 r = __shfl_sync(~0u, from, i);
-      t[i] = i < n && in_column ? source[r + onto] : 0;
-    }
+    for (int i = 0; i < W; ++i) t[i] = i < n && in_column ? t[i] : 0;
     if (inv_p != 1.0) {
 #pragma unroll
       for (int i = 0; i < W; ++i)
@@ -395,13 +406,19 @@ DEVICE void warp_pairs(const Pairs& q, const u32* extents, Tally* tally, const r
     if (direct) {
       const real start = pb > 0 ? (real)exp(g) : 0;
 #pragma unroll
-      for (int i = 0; i < W; ++i) { t[i] *= start; if (lane < W) tile[i][lane] = t[i]; }
+      for (int i = 0; i < W; ++i) t[i] *= start;
+      if (lane < W) {
+#pragma unroll
+        for (int i = 0; i < W; ++i) tile[i][lane] = t[i];
+      }
       __syncwarp();
 #pragma unroll
       for (int j = 0; j < W; ++j) { k[j] = tile[place][j]; total += k[j]; }
     } else {
+      if (lane < W) {
 #pragma unroll
-      for (int i = 0; i < W; ++i) if (lane < W) tile[i][lane] = pb > 0 ? g - t[i] * rate : (real)-1e30;
+        for (int i = 0; i < W; ++i) tile[i][lane] = pb > 0 ? g - t[i] * rate : (real)-1e30;
+      }
       __syncwarp();
       real shift = (real)-1e30;
 #pragma unroll
@@ -414,7 +431,11 @@ DEVICE void warp_pairs(const Pairs& q, const u32* extents, Tally* tally, const r
     const real part = pa > 0 ? pa * inverse(total) : 0;
     __syncwarp();
 #pragma unroll
-    for (int j = 0; j < W; ++j) { k[j] *= part; if (!direct && lane < W) tile[lane][j] = k[j]; }
+    for (int j = 0; j < W; ++j) k[j] *= part;
+    if (!direct && lane < W) {
+#pragma unroll
+      for (int j = 0; j < W; ++j) tile[lane][j] = k[j];
+    }
     xs[lane] = part;
     ys[lane] = in_column ? 1 : 0;
     __syncwarp();
@@ -436,33 +457,65 @@ DEVICE void warp_pairs(const Pairs& q, const u32* extents, Tally* tally, const r
       units = (float)(65536.0 / tol);
     }
     float error = l1_error(in_column ? (float)fabs(sums - pb) : 0.0f, units), before = error;  // over tol
-    int done = 1, look = 8;
+    int done = 1, look = FIRST_LOOK, in_vain = 0;
+    bool newton = false;
     while (error > 1.0f && done < limit) {
-      real trial = 0;
-      bool tried = false;
       if (done >= look) {
-        const float speed = logf(fmaxf(before / error, 1.0f + 1e-6f)) / 6.0f;
-        look = done + 6;
+        const float speed = logf(fmaxf(before / error, 1.0f + 1e-6f)) / (float)LOOK;
+        newton = newton || logf(error) > FORESEEN * speed;  // once it works, it goes on
+        look = done + LOOK;
         before = error;
-        if (logf(error) > 80.0f * speed) {  // slow: the plan becomes the kernel, and a Newton step the first scaling
-#pragma unroll
-          for (int j = 0; j < W; ++j) if (lane < W) tile[lane][j] = k[j] * x * ys[j];
-          if (pb > 0) { g += (real)log(y); sums *= y; }
-          if (pa > 0) free += (real)log(x);
-          __syncwarp();
-          const real step = warp_newton<W>(tile, lines[threadIdx.x / 32], n, m, pa, pb, sums);
-#pragma unroll
-          for (int i = 0; i < W; ++i) { t[i] = tile[i][place]; k[i] = tile[place][i]; }
-          if (lane >= n) {
-#pragma unroll
-            for (int i = 0; i < W; ++i) k[i] = 0;
-          }
-          done += 8;
-          trial = pb > 0 ? (real)exp(step) : 0;
-          tried = true;
-        }
       }
-      y = pb > 0 ? (tried ? trial : pb * inverse(sums)) : 0;
+      if (newton) {  // the plan becomes the kernel, and a Newton step the first scaling
+        if (lane < W) {
+#pragma unroll
+          for (int j = 0; j < W; ++j) tile[lane][j] = k[j] * x * ys[j];
+        }
+        if (pb > 0) { g += (real)log(y); sums *= y; }
+        if (pa > 0) free += (real)log(x);
+        __syncwarp();
+        real step = warp_newton<W>(tile, lines[threadIdx.x / 32], n, m, pa, pb, sums);
+#pragma unroll
+        for (int i = 0; i < W; ++i) { t[i] = tile[i][place]; k[i] = tile[place][i]; }
+        if (lane >= n) {
+#pragma unroll
+          for (int i = 0; i < W; ++i) k[i] = 0;
+        }
+        done += 8;
+        real trial = 0;
+        for (int tries = 0; tries < 6; ++tries) {  // a short step lowers the error: it takes off that part of it
+          y = pb > 0 ? (real)exp(step) : 0;
+          __syncwarp();
+          ys[lane] = y;
+          __syncwarp();
+          x = pa > 0 ? pa * inverse(dot<W>(k, ys)) : 0;
+          xs[lane] = x;
+          __syncwarp();
+          trial = dot<W>(t, xs);
+          error = l1_error(in_column ? (float)fabs(trial * y - pb) : 0.0f, units);
+          ++done;
+          if (error < before) break;
+          step *= (real)0.5;
+        }
+        if (error < before) {
+          sums = trial;
+        } else {  // back to where it began
+          x = y = 1;
+          __syncwarp();
+          xs[lane] = in_row ? 1 : 0;
+          ys[lane] = in_column ? 1 : 0;
+          __syncwarp();
+          error = before;
+        }
+        newton = error < 0.5f * before;
+        look = newton ? done : done + LOOK;
+        if (!newton) {
+          if (error > 0.9f * before && ++in_vain == 2) break;  // mass has to find a new way: left to the exact potentials
+          before = error;
+        }
+        continue;
+      }
+      y = pb > 0 ? pb * inverse(sums) : 0;
       ys[lane] = y;
       __syncwarp();
       x = pa > 0 ? pa * inverse(dot<W>(k, ys)) : 0;
@@ -471,18 +524,6 @@ DEVICE void warp_pairs(const Pairs& q, const u32* extents, Tally* tally, const r
       sums = dot<W>(t, xs);
       error = l1_error(in_column ? (float)fabs(sums * y - pb) : 0.0f, units);
       ++done;
-      if (tried && error < 0.5f * before) look = done;  // Newton works: go on with it
-      if (tried && !(error < before)) {  // it does not: back to where it began
-        sums = 0;
-#pragma unroll
-        for (int i = 0; i < W; ++i) sums += t[i];
-        x = y = 1;
-        __syncwarp();
-        xs[lane] = in_row ? 1 : 0;
-        ys[lane] = in_column ? 1 : 0;
-        __syncwarp();
-        error = before;
-      }
     }
     iterations += done;
     const bool finite = __all_sync(~0u, !(pb > 0) || (y > 0 && y < (real)1e37));
@@ -495,12 +536,10 @@ DEVICE void warp_pairs(const Pairs& q, const u32* extents, Tally* tally, const r
       value = fmax(reg * sum<32>(value), 0.0);
     } else {
       real inside = 0;
+      gather_column<W>(cost, from, onto, k);
 #pragma unroll
-      for (int i = 0; i < W; ++i) {
-        const u32 r = __shfl_sync(~0u, from, i);
-        if (i < n && in_column) inside += t[i] * xs[i] * cost[r + onto];
-      }
-      value = (double)sum<32>(inside * y);
+      for (int i = 0; i < W; ++i) inside += t[i] * xs[i] * k[i];  // t is 0 beyond the supports
+      value = (double)sum<32>(in_column ? inside * y : 0);
     }
     __syncwarp();
     const double missing = root_error(value, (double)error * tol * scale_of_errors, inv_p);
@@ -529,6 +568,6 @@ DEVICE void warp_pairs(const Pairs& q, const u32* extents, Tally* tally, const r
                   stride, kept, list, out);                                                                           \
   }
 WARP_SINKHORN(12, BY_SIZE(6, 5))
-WARP_SINKHORN(20, BY_SIZE(5, 4))
+WARP_SINKHORN(20, BY_SIZE(5, 3))
 WARP_SINKHORN(32, BY_SIZE(4, 2))
 #endif
