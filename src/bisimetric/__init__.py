@@ -8,7 +8,7 @@ from .kernels.select import DeviceError, set_threads
 from .lumping import Lumping, lump
 from .metric import MetricSolution, Progress, Status, solve_metric
 from .model import MDP, Chain, ModelError
-from .policy_iteration import PolicyRun, RunStatus, Step, solve_policy
+from .policy_iteration import PolicyRun, RunStatus, Step, solve_policies, solve_policy
 from .schedules import Constant, PowerDecay, Theoretical
 from .transport import Exact, Independent, KLBall, Sinkhorn, Transport
 
@@ -49,6 +49,7 @@ __all__ = [
     "read",
     "set_threads",
     "solve_metric",
+    "solve_policies",
     "solve_policy",
     "to_mdptoolbox",
     "to_quantecon",

@@ -7,10 +7,10 @@ of one is done while the device sweeps for the others. Results are those of each
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Hashable
+from collections.abc import Generator
 from typing import Any, Generic, TypeVar
 
-from .kernels.select import streams
+from .kernels.select import stream
 
 T = TypeVar("T")
 Parts = Generator[None, None, T]
@@ -35,29 +35,33 @@ class Batch(Generic[T]):
     """
 
     def __init__(self, size: int, device: str) -> None:
-        self._idle = streams(device, size)
-        self._members: dict[Hashable, tuple[Parts[T], Any]] = {}
+        self._size, self._device = size, device
+        self._idle: list[Any] = []  # streams that are used again, with the memory that CuPy holds for each
+        self._members: dict[str, tuple[Parts[T], Any]] = {}
 
     def __len__(self) -> int:
         return len(self._members)
 
     @property
     def full(self) -> bool:
-        return not self._idle
+        return len(self._members) >= self._size
 
-    def add(self, key: Hashable, begin: Callable[[], Parts[T]]) -> None:
-        """Take in a work; it must not be full. Results come with the key."""
-        self._members[key] = begin(), self._idle.pop()
+    def add(self, key: str, parts: Parts[T]) -> None:
+        """Take in a work and do its first part; results come with its key. The batch must not be full."""
+        own_stream = self._idle.pop() if self._idle else stream(self._device)
+        with own_stream:
+            next(parts)
+        self._members[key] = parts, own_stream
 
-    def go_on(self, error: type[BaseException] | None = None) -> list[tuple[Hashable, T | Exception]]:
+    def go_on(self, error: type[BaseException] | None = None) -> list[tuple[str, T | Exception]]:
         """One part of each; returns those that ended, with their results or errors.
 
         With an `error`, it is raised in each of them instead, where they stopped.
         """
-        ended: list[tuple[Hashable, T | Exception]] = []
-        for key, (parts, stream) in list(self._members.items()):
+        ended: list[tuple[str, T | Exception]] = []
+        for key, (parts, own_stream) in list(self._members.items()):
             try:
-                with stream:
+                with own_stream:
                     if error is None:
                         next(parts)
                     else:
@@ -69,5 +73,5 @@ class Batch(Generic[T]):
             else:
                 continue
             del self._members[key]
-            self._idle.append(stream)
+            self._idle.append(own_stream)
         return ended

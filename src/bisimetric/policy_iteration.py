@@ -19,7 +19,8 @@ A run ends at a step count, at a target bound, when nothing changes any more, or
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
@@ -29,7 +30,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from . import certificates
 from .aggregation import Aggregation, EpsilonCover, Partition
-from .batch import Parts, finished
+from .batch import Batch, Parts, finished
 from .certificates import Certificate
 from .kernels.select import engine
 from .lumping import Lumping, expanded
@@ -212,14 +213,85 @@ def solve_policy(
         transport or defaults.transport, aggregation or defaults.aggregation, step_size or defaults.step_size, sweeps,
         warm, greedy_noise, steps, seed, target, early_stop, optimum, lump, device, dtype,
     )  # fmt: skip
+    return finished(_run_in_parts(mdp, settings, policy, observers))
+
+
+def solve_policies(
+    mdp: MDP,
+    variants: Iterable[Mapping[str, Any]],
+    *,
+    side_by_side: int = 8,
+    device: str = "cpu",
+    **common: Any,
+) -> list[PolicyRun]:
+    """Run `solve_policy` several times, as one batch: other seeds, other settings, other models.
+
+    On a GPU the runs go on side by side: the host works for one while the device sweeps for the others. On the CPU they
+    go on in turn, step by step, as each uses all threads. Results are those of single runs; only the seconds in their
+    histories include the time of others.
+
+    Args:
+        mdp: the model.
+        variants: for each run, what is different from `common`: arguments of `solve_policy` by name, such as
+            [{"seed": s} for s in range(10)]; "mdp" for another model.
+        side_by_side: how many runs go on at a time. Each needs its own memory.
+        device: "cpu" or "cuda", for all. common: arguments of `solve_policy` for all.
+
+    Returns:
+        One `PolicyRun` per variant. Ctrl-C ends all of them with status INTERRUPTED and what was done.
+    """
+    if side_by_side < 1:
+        raise ValueError(f"side_by_side must be at least 1; got {side_by_side}.")
+    runs = [_arguments(device=device, **{"mdp": mdp, **common, **changes}) for changes in variants]
+    waiting = deque(enumerate(runs))
+    found: dict[str, PolicyRun] = {}
+    batch: Batch[PolicyRun] = Batch(side_by_side, device)
+    stop: type[BaseException] | None = None
+    while waiting or len(batch):
+        try:
+            while waiting and not batch.full:
+                number, arguments = waiting[0]
+                batch.add(str(number), _run_in_parts(*arguments))
+                waiting.popleft()
+            for name, outcome in batch.go_on(stop):
+                if isinstance(outcome, Exception):
+                    raise outcome
+                found[name] = outcome
+                if outcome.status is RunStatus.INTERRUPTED:
+                    stop = KeyboardInterrupt
+        except KeyboardInterrupt:
+            if stop is not None:  # a second one
+                raise
+            stop = KeyboardInterrupt
+    if len(found) < len(runs):  # one was lost to Ctrl-C just as it ended
+        raise KeyboardInterrupt
+    return [found[str(number)] for number in range(len(runs))]
+
+
+Observers = tuple[Callable[[Step], None], ...]
+
+
+def _arguments(
+    mdp: MDP, *, policy: ArrayLike | None = None, observers: Observers = (), **settings: Any
+) -> tuple[MDP, Settings, ArrayLike | None, Observers]:
+    """Arguments of `_run_in_parts` from those of `solve_policy`; refuses what cannot be run."""
+    given = {name: value for name, value in settings.items() if value is not None}
+    if policy is not None:
+        mdp.check_policy(policy)
+    return mdp, Settings(**given), policy, observers
+
+
+def _run_in_parts(mdp: MDP, settings: Settings, policy: ArrayLike | None, observers: Observers) -> Parts[PolicyRun]:
+    """`solve_policy`, stopping once it is set up and wherever it would wait for a device."""
     small, lumping, start = reduced(mdp, settings, policy)
-    best_value = optimal_values(small)[0] if optimum else None
+    best_value = optimal_values(small)[0] if settings.optimum else None
     state = first_state(small, settings, start)
     history: list[Step] = []
     status = None
     try:
+        yield
         while status is None:
-            step = advance(small, settings, state, best_value, lumping)
+            step = yield from step_in_parts(small, settings, state, best_value, lumping)
             history.append(step)
             for observe in observers:
                 observe(step)
@@ -316,6 +388,7 @@ def step_in_parts(
     V, V_error = policy_values(chain, state.value)  # a device sweeps while the host does this
     residual = certify(mdp, V, V_error)
     aside = time.perf_counter() - launched
+    yield
     measured, sweeps, change, iterations = yield from sweeping
     metric_seconds = time.perf_counter() - measuring - aside
     d = operator.on_host(measured)  # one copy a step, for the aggregation

@@ -80,14 +80,14 @@ def engine(device: str, dtype: str) -> Engine:
     return Engine(cpu, np.dtype(dtype))
 
 
-def streams(device: str, count: int) -> list[Any]:
-    """Contexts in which the work of several runs can go on side by side on a device; they can be entered often."""
+def stream(device: str) -> Any:
+    """A context in which work on a device goes on beside that of others; it can be entered again and again."""
     if device != "cuda":
-        return [nullcontext() for _ in range(count)]
+        return nullcontext()
     from . import gpu
 
     gpu.check()
-    return [gpu.stream() for _ in range(count)]
+    return gpu.stream()
 
 
 def run_all(task: Callable[[Any], Any], units: Iterable[Any]) -> list[Any]:

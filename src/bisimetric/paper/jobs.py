@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from .. import policy_iteration, problems
 from ..aggregation import Aggregation
+from ..batch import Parts, finished
 from ..kernels.select import engine
 from ..model import MDP
 from ..operator import MetricOperator
@@ -70,6 +71,10 @@ class PolicyJob:
     on: ClassVar[str | None] = None  # any device will do
 
     def run(self, device: str) -> Arrays:
+        return finished(self.parts(device))
+
+    def parts(self, device: str) -> Parts[Arrays]:
+        """The run, stopping wherever it would wait for a device."""
         mdp = self.problem.build()
         settings = Settings(
             self.transport, self.aggregation, self.step_size, self.sweeps, self.warm, self.noise, self.steps,
@@ -84,7 +89,7 @@ class PolicyJob:
         history: list[Step] = []
         boxes: list[NDArray[np.float64]] = []
         while len(history) < self.steps:
-            history.append(policy_iteration.advance(mdp, settings, state, best_value))
+            history.append((yield from policy_iteration.step_in_parts(mdp, settings, state, best_value)))
             if history[-1].k in self.probes:
                 boxes.append(_slack(state))
         final = policy_iteration.finish(mdp, settings, state, history, policy_iteration.RunStatus.STEPS, best_value)
@@ -138,6 +143,11 @@ class SharpnessJob:
     reference: float = 0.02
     alone: ClassVar[bool] = False
     on: ClassVar[str | None] = "cpu"
+
+    def parts(self, device: str) -> Parts[Arrays]:
+        """The run, as one part."""
+        yield
+        return self.run(device)
 
     def run(self, device: str) -> Arrays:
         rng = np.random.default_rng([self.seed, self.dimension, round(100 * self.entropy)])

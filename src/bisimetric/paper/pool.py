@@ -1,7 +1,7 @@
 """Runs in parallel processes: each writes its own result, and the parent only keeps count.
 
-Processes are spawned, not forked, so that nothing compiled or threaded is copied into them. A process that dies takes
-one run with it, which is tried once more in a fresh process. Timed runs come last, one at a time.
+Processes are spawned, not forked, so that nothing compiled or threaded is copied into them. On a GPU each has a batch
+of runs. Runs whose process dies are tried once more, each in a process of its own. Timed runs come last, one at a time.
 """
 
 from __future__ import annotations
@@ -20,11 +20,13 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
+from ..batch import Batch
 from ..transport import Exact, Independent
 from . import store
-from .jobs import Job, PolicyJob, job_id
+from .jobs import Arrays, Job, PolicyJob, job_id
 
 _TRIES = 2
+_SIDE_BY_SIDE = 4  # runs of a process on a GPU: while the host works for one, the others sweep
 
 
 @dataclass(frozen=True)
@@ -76,22 +78,25 @@ def run_jobs(
     for job in sorted(jobs, key=cost, reverse=seconds is None):
         (alone if job.alone else together).append(job)
     end = math.inf if seconds is None else time.monotonic() + seconds
-    failures = _run(together, workers, 1, folder, device, version, done, say, end)
-    failures += _run(alone, 1, None, folder, device, version, done, say, end)
+    side_by_side = _SIDE_BY_SIDE if device == "cuda" else 1
+    failures = _run(together, workers, side_by_side, 1, folder, device, version, done, say, end)
+    failures += _run(alone, 1, 1, None, folder, device, version, done, say, end)
     return failures
 
 
 class _Worker:
-    def __init__(self, threads: int | None, folder: Path, device: str, version: str) -> None:
+    def __init__(self, threads: int | None, together: int, folder: Path, device: str, version: str) -> None:
         context = multiprocessing.get_context("spawn")
         self.pipe, other = context.Pipe()
-        self.process = context.Process(target=_serve, args=(other, threads, str(folder), device, version), daemon=True)
+        self.process = context.Process(
+            target=_serve, args=(other, threads, together, str(folder), device, version), daemon=True
+        )
         self.process.start()
         other.close()
-        self.job: Job | None = None
+        self.jobs: dict[str, Job] = {}
 
     def give(self, job: Job) -> None:
-        self.job = job
+        self.jobs[job_id(job)] = job
         with suppress(OSError):  # it died just now, as the next look at it will show
             self.pipe.send(job)
 
@@ -105,74 +110,101 @@ class _Worker:
 
 
 def _run(
-    jobs: list[Job], workers: int, threads: int | None, folder: Path, device: str, version: str,
+    jobs: list[Job], workers: int, together: int, threads: int | None, folder: Path, device: str, version: str,
     done: Callable[[Job], None], say: Callable[[str], None], end: float,
 ) -> list[Failure]:  # fmt: skip
     waiting = deque(jobs)
     tries: dict[str, int] = {}
     failures: list[Failure] = []
     crew: list[_Worker] = []
+
+    def room(worker: _Worker, job: Job) -> bool:
+        """Whether it can take a job; a run whose process died is tried again in one of its own."""
+        careful = job_id(job) in tries or any(name in tries for name in worker.jobs)
+        return len(worker.jobs) < (1 if careful else together)
+
+    def hand_out() -> None:
+        while waiting:
+            able = [worker for worker in crew if room(worker, waiting[0])]
+            chosen = min(able, key=lambda worker: len(worker.jobs), default=None)
+            if (chosen is None or chosen.jobs) and len(crew) < workers:
+                crew.append(_Worker(threads, together, folder, device, version))
+                chosen = crew[-1]
+            if chosen is None:
+                return
+            chosen.give(waiting.popleft())
+
+    def died(worker: _Worker) -> None:
+        crew.remove(worker)
+        worker.process.join()
+        for name, job in worker.jobs.items():
+            tries[name] = tries.get(name, 0) + 1
+            reason = f"its process died (exit status {worker.process.exitcode})"
+            if tries[name] < _TRIES:
+                say(f"{name}: {reason}; trying once more.")
+                waiting.append(job)
+            else:
+                failures.append(Failure(name, reason + " twice"))
+                done(job)
+
     try:
-        while waiting or any(worker.job is not None for worker in crew):
-            for worker in [w for w in crew if w.job is None and not w.process.is_alive()]:
+        while waiting or any(worker.jobs for worker in crew):
+            for worker in [w for w in crew if not w.jobs and not w.process.is_alive()]:
                 crew.remove(worker)
-            idle = [worker for worker in crew if worker.job is None]
-            while waiting and (idle or len(crew) < workers):
-                if not idle:
-                    crew.append(_Worker(threads, folder, device, version))
-                    idle.append(crew[-1])
-                idle.pop().give(waiting.popleft())
+            hand_out()
             if time.monotonic() > end:
                 raise TimeoutError
-            ready = wait([worker.pipe for worker in crew if worker.job is not None], timeout=1.0)
+            ready = wait([worker.pipe for worker in crew if worker.jobs], timeout=1.0)
             for worker in [w for w in crew if w.pipe in ready]:
-                job = worker.job
-                assert job is not None
                 try:
-                    error = worker.pipe.recv()
+                    name, error = worker.pipe.recv()
                 except (EOFError, OSError):  # the process is gone
-                    crew.remove(worker)
-                    worker.process.join()
-                    name = job_id(job)
-                    tries[name] = tries.get(name, 0) + 1
-                    reason = f"its process died (exit status {worker.process.exitcode})"
-                    if tries[name] < _TRIES:
-                        say(f"{name}: {reason}; trying once more.")
-                        waiting.append(job)
-                    else:
-                        failures.append(Failure(name, reason + " twice"))
-                        done(job)
+                    died(worker)
                     continue
-                worker.job = None
                 if error is not None:
-                    failures.append(Failure(job_id(job), error))
-                done(job)
+                    failures.append(Failure(name, error))
+                done(worker.jobs.pop(name))
     finally:
         for worker in crew:
             worker.stop()
     return failures
 
 
-def _serve(pipe: Connection[Any, Any], threads: int | None, folder: str, device: str, version: str) -> None:
-    """What a process does: runs one after the other, until told to stop."""
+def _serve(
+    pipe: Connection[Any, Any], threads: int | None, together: int, folder: str, device: str, version: str
+) -> None:
+    """What a process does: runs, up to so many side by side, until told to stop."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
     from ..kernels.select import set_threads
 
     set_threads(threads)
-    while True:
-        try:
-            job = pipe.recv()
-        except EOFError:
-            return
-        try:
-            where = job.on or device
-            store.save(Path(folder), job, job.run(where), where, version)
-            answer = None
-        except Exception as error:
-            answer = " ".join(f"{type(error).__name__}: {error}".split())
-            if os.environ.get("BISIMETRIC_TRACEBACKS"):
-                traceback.print_exc()
-        try:
-            pipe.send(answer)
-        except OSError:  # the parent is gone
-            return
+    batch: Batch[Arrays] = Batch(together, device)
+    jobs: dict[str, Job] = {}
+    try:
+        while True:
+            while not batch.full and (not jobs or pipe.poll()):
+                job = pipe.recv()
+                jobs[job_id(job)] = job
+                try:
+                    batch.add(job_id(job), job.parts(job.on or device))
+                except Exception as error:
+                    pipe.send((job_id(job), _words(error)))
+                    del jobs[job_id(job)]
+            for name, outcome in batch.go_on():
+                job = jobs.pop(name)
+                try:
+                    if isinstance(outcome, Exception):
+                        raise outcome
+                    store.save(Path(folder), job, outcome, job.on or device, version)
+                    answer = None
+                except Exception as error:
+                    answer = _words(error)
+                pipe.send((name, answer))
+    except (EOFError, OSError):  # the parent is gone
+        return
+
+
+def _words(error: Exception) -> str:
+    if os.environ.get("BISIMETRIC_TRACEBACKS"):
+        traceback.print_exception(error)
+    return " ".join(f"{type(error).__name__}: {error}".split())

@@ -1,0 +1,90 @@
+"""Runs in parts, side by side: each as if it were alone."""
+
+from __future__ import annotations
+
+import pytest
+from test_policy_iteration import NOISY, chain, same
+
+import bisimetric as bm
+from bisimetric.batch import Batch, finished
+
+
+def counting(n, seen, fail=False):
+    for k in range(n):
+        seen.append(k)
+        yield
+    if fail:
+        raise ArithmeticError("no")
+    return n
+
+
+def test_parts_go_on_in_turn_and_results_have_their_names():
+    seen: list[list[int]] = [[], [], []]
+    batch: Batch[int] = Batch(3, "cpu")
+    for number, length in enumerate((1, 3, 2)):
+        batch.add(f"run {number}", counting(length, seen[number], fail=number == 2))
+    assert batch.full
+    assert len(batch) == 3
+    assert seen == [[0], [0], [0]]
+    assert batch.go_on() == [("run 0", 1)]
+    assert seen == [[0], [0, 1], [0, 1]]
+    assert not batch.full
+    [(name, error)] = batch.go_on()
+    assert name == "run 2"
+    assert isinstance(error, ArithmeticError)
+    assert batch.go_on() == [("run 1", 3)]
+    assert len(batch) == 0
+    assert finished(counting(4, [])) == 4
+
+
+def test_an_error_is_raised_where_each_stopped():
+    def patient():
+        try:
+            while True:
+                yield
+        except KeyboardInterrupt:
+            return "stopped"
+
+    batch: Batch[str] = Batch(2, "cpu")
+    batch.add("a", patient())
+    batch.add("b", patient())
+    assert batch.go_on(KeyboardInterrupt) == [("a", "stopped"), ("b", "stopped")]
+
+
+@pytest.mark.parametrize("side_by_side", [1, 2, 8])
+def test_runs_of_a_batch_are_those_alone(side_by_side):
+    mdp, other = chain(), chain(n_states=15, n_classes=3, seed=4)
+    variants = [{"seed": 0}, {"seed": 1, "steps": 3}, {"mdp": other}, {"transport": bm.Exact(), "greedy_noise": None}]
+    common = {"transport": bm.Sinkhorn(1.0, diagonal="zero"), "steps": 5, **NOISY}
+    found = bm.solve_policies(mdp, variants, side_by_side=side_by_side, **common)
+    assert len(found) == 4
+    for changes, run in zip(variants, found, strict=True):
+        arguments = {"mdp": mdp, **common, **changes}
+        same(run, bm.solve_policy(arguments.pop("mdp"), **arguments))
+
+
+def test_a_stop_ends_all_runs_with_what_they_have():
+    def stop(step):
+        if step.k == 2:
+            raise KeyboardInterrupt
+
+    runs = bm.solve_policies(
+        chain(), [{"seed": 0}, {"seed": 1, "observers": (stop,)}, {"seed": 2}, {"seed": 3}], side_by_side=3, steps=9,
+        **NOISY,
+    )  # fmt: skip
+    assert [run.status for run in runs] == [bm.RunStatus.INTERRUPTED] * 4
+    assert [len(run.history) for run in runs] == [3, 3, 3, 0]
+    for run in runs:
+        assert run.certificate.error >= run.error - 1e-12
+
+
+def test_what_cannot_be_run_is_refused():
+    with pytest.raises(ValueError, match="steps must be at least 1"):
+        bm.solve_policies(chain(), [{}, {"steps": 0}])
+    with pytest.raises(TypeError, match="stepz"):
+        bm.solve_policies(chain(), [{"stepz": 3}])
+    with pytest.raises(ValueError, match="side_by_side must be at least 1"):
+        bm.solve_policies(chain(), [{}], side_by_side=0)
+    with pytest.raises(bm.ModelError, match="policy needs one probability per choice"):
+        bm.solve_policies(chain(), [{"policy": [1.0]}])
+    assert bm.solve_policies(chain(), []) == []
