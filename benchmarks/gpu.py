@@ -103,6 +103,42 @@ def policy_steps() -> None:
             f"{1e3 * mean:.2f} ms, of which {1e3 * metric:.2f} ms wait for sweeps")  # fmt: skip
 
 
+def batches(count: int, steps: int) -> None:
+    """Many runs of the first MDP in one process: alone, and side by side."""
+    mdp = bm.problems.chain()
+    variants = [{"seed": seed} for seed in range(count)]
+
+    def run(side_by_side: int) -> list[bm.PolicyRun]:
+        return bm.solve_policies(
+            mdp, variants, side_by_side=side_by_side, transport=bm.Sinkhorn(1.0, diagonal="zero"), steps=steps,
+            step_size=bm.Constant(0.25), greedy_noise=(0.05, 0.1), device="cuda",
+        )  # fmt: skip
+
+    rates, alone = {}, run(1)
+    for side_by_side in (1, 4, 16):
+        start = time.perf_counter()
+        runs = run(side_by_side)
+        rates[side_by_side] = count * steps / (time.perf_counter() - start)
+        miss = max(float(np.abs(a.distance - b.distance).max()) for a, b in zip(runs, alone, strict=True))
+        check(f"{count} runs, {side_by_side} at a time, against each alone", miss, 0.0)
+    row(f"{count} runs of {steps} steps of API(1/4), first MDP, S = 200, λ = 1, in one process", "none",
+        ", ".join(f"{rate:.0f} steps/s with {k} at a time" for k, rate in rates.items()))  # fmt: skip
+
+
+def large_steps(n: int) -> None:
+    """Steps of a policy run on a large Garnet: how much of them is not sweeps."""
+    mdp = bm.problems.garnet(n_states=n, n_actions=2, branching=4, seed=0)
+    run = bm.solve_policy(
+        mdp, transport=bm.Sinkhorn(1.0, diagonal="zero"), aggregation=bm.EpsilonCover(0.2),
+        step_size=bm.Constant(0.25), steps=4, sweeps=10, device="cuda", dtype="float32",
+    )  # fmt: skip
+    seconds, metric = (run.curve(name)[1:] for name in ("seconds", "metric_seconds"))
+    row(f"API(1/4) step, Garnet S = {n:,}, A = 2, b = 4, λ = 1, float32, steps 2 to 4", "none",
+        f"{1e3 * seconds.mean():.0f} ms with {run.curve('sweeps')[1:].mean():.1f} sweeps and "
+        f"{run.curve('n_classes')[1:].mean():.0f} classes a step, of which {1e3 * (seconds - metric).mean():.0f} ms "
+        "are not sweeps (classes on the device, values and improvement on the host)")  # fmt: skip
+
+
 def sampled(chain: bm.Chain, transport: bm.Transport, d: Any, after: Any, count: int) -> float:
     """Largest difference of entries after a sweep from the plain reference, at sampled pairs."""
     rng = np.random.default_rng(1)
@@ -260,6 +296,8 @@ def main() -> None:
     print("# The CUDA path, measured\n\nOutput of `python benchmarks/gpu.py`.\n")
     bandwidth, _ = limits()
     policy_steps()
+    batches(16, 5 if quick else 40)
+    large_steps(1_000 if quick else 20_000)
     dense()
     sweeps(2_000 if quick else 20_000, 8, bandwidth, 25)
     fixed_point(2_000 if quick else 50_000)

@@ -154,18 +154,24 @@ def evaluator_of(transport: bm.Transport, rows: np.ndarray, *, keep: bool = True
     return transport.evaluator(tested_engine("cpu", dtype), family_of(rows), keep)
 
 
-def table_of(evaluator, d: np.ndarray, accuracy: float = 1e-11) -> np.ndarray:
-    """W between all pairs of rows, from one block; the output starts as NaN, so nothing may be left out."""
+def block_of(evaluator, d: np.ndarray, accuracy: float):
+    """(W between all pairs of rows, from one block; its report). The output starts as NaN: nothing may be left out."""
     n = len(evaluator.family.indptr) - 1
     used = evaluator.engine
     out = used.xp.full((n, n), np.nan, used.dtype if used.on_device else np.float64)
     evaluator.prepare(used.to_device(d.astype(used.dtype)), accuracy)
     report = evaluator.block(0, 0, n, out)
     out = used.to_host(out)
-    inside = np.triu_indices(n, evaluator.first)
-    assert np.isfinite(out[inside]).all()
+    assert np.isfinite(out[np.triu_indices(n, evaluator.first)]).all()
     assert report.error >= 0.0
-    table = np.zeros((n, n))
+    return out, report
+
+
+def table_of(evaluator, d: np.ndarray, accuracy: float = 1e-11) -> np.ndarray:
+    """W between all pairs of rows, symmetric."""
+    out, _ = block_of(evaluator, d, accuracy)
+    inside = np.triu_indices(len(out), evaluator.first)
+    table = np.zeros(out.shape)
     table[inside] = out[inside]
     return np.maximum(table, table.T)
 

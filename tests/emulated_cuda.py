@@ -65,6 +65,14 @@ class HostModule:
         return call
 
 
+class OnDevice(np.ndarray):
+    """An array that says that it is on a device."""
+
+    @property
+    def __cuda_array_interface__(self) -> Any:
+        return self.__array_interface__
+
+
 def fake_cupy() -> Any:
     """A module that looks like CuPy as far as the package uses it."""
     names = {name: getattr(np, name) for name in dir(np) if not name.startswith("_")}

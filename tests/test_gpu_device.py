@@ -149,5 +149,60 @@ def test_run_folders_resume_to_the_same_policy(tmp_path):
     np.testing.assert_allclose(resumed.distance, results[0].distance, atol=1e-9)
 
 
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("rule", ["radius", "diameter"])
+@pytest.mark.parametrize("n", [1, 2, 33, 200, 1025, 2500])
+def test_classes_equal_those_of_the_cpu(n, rule, dtype):
+    """Few and many classes, ties, weights, and a line on which medoids are decided one after the other."""
+    xp, rng = select.engine("cuda", dtype).xp, np.random.default_rng(n)
+    line = np.abs(np.subtract.outer(*[np.cumsum(np.linspace(0.5, 1.0, n))] * 2))
+    points = rng.random((n, 2))
+    plane = np.sqrt(((points[:, None] - points[None]) ** 2).sum(axis=2))
+    for d in (line, plane, np.floor(8.0 * plane), plane + 0.5 * np.eye(n)):
+        d = d.astype(dtype)  # noqa: PLW2901
+        for eps in (0.0, 0.05, 0.4):
+            for weights in (None, rng.integers(1, 5, n).astype(float)):
+                ours, theirs = (bm.EpsilonCover(eps, rule)(x, weights) for x in (xp.asarray(d), d))
+                np.testing.assert_array_equal(ours.labels, theirs.labels)
+                np.testing.assert_array_equal(ours.medoids, theirs.medoids)
+                assert (ours.radius, ours.diameter) == (theirs.radius, theirs.diameter)
+        V = rng.random(n)
+        gaps = [select.engine(x, dtype).kernels.value_gap(y, V) for x, y in (("cuda", xp.asarray(d)), ("cpu", d))]
+        assert gaps[0] == pytest.approx(gaps[1], rel=1e-6)
+
+
+@pytest.mark.parametrize("eps", [0.0, 0.3])
+def test_policy_runs_of_many_states_equal_those_of_the_cpu(eps):
+    """Classes and values by iteration on the device: many classes, and few with many states."""
+    mdp = bm.problems.garnet(n_states=700, n_actions=2, branching=3, seed=0)
+    ours, theirs = (
+        bm.solve_policy(mdp, transport=bm.Independent(diagonal="zero"), aggregation=bm.EpsilonCover(eps, "diameter"),
+                        step_size=bm.Constant(0.5), steps=4, sweeps=5, device=x)
+        for x in ("cuda", "cpu")
+    )  # fmt: skip
+    for a, b in zip(ours.history, theirs.history, strict=True):
+        assert a.n_classes == b.n_classes
+        for name in ("error", "bound", "metric_gap", "diameter", "abstract_error"):
+            assert getattr(a, name) == pytest.approx(getattr(b, name), abs=1e-8)
+    np.testing.assert_allclose(ours.abstract_value, theirs.abstract_value, atol=1e-8)
+
+
+def test_runs_of_a_batch_are_those_alone():
+    mdp = bm.problems.chain(n_states=100, n_classes=10)
+    dense = bm.problems.chain(n_states=60, n_classes=6, mixing=0.1)
+    variants = [
+        *({"seed": seed} for seed in range(5)), {"transport": bm.Exact(), "lump": False}, {"mdp": dense, "steps": 3},
+        {"transport": bm.Sinkhorn(0.1, diagonal="zero"), "aggregation": bm.KMedoids(12)}, {"dtype": "float32"},
+        {"transport": bm.Independent(diagonal="zero")},
+    ]  # fmt: skip
+    common = {"transport": bm.Sinkhorn(1.0, diagonal="zero"), "step_size": bm.Constant(0.25), "steps": 8,
+              "greedy_noise": (0.05, 0.1), "device": "cuda"}  # fmt: skip
+    for changes, ours in zip(variants, bm.solve_policies(mdp, variants, side_by_side=6, **common), strict=True):
+        arguments = {"mdp": mdp, **common, **changes}
+        alone = bm.solve_policy(arguments.pop("mdp"), **arguments)
+        np.testing.assert_array_equal(ours.policy, alone.policy)
+        np.testing.assert_array_equal(ours.distance, alone.distance)
+
+
 def test_the_device_has_a_name():
     assert select.engine("cuda", "float64").kernels.device_name()

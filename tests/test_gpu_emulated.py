@@ -11,9 +11,10 @@ import sys
 import emulated_cuda
 import numpy as np
 import pytest
-from conftest import EVERY_TRANSPORT, distribution, family_of, ground, name, random_chain, random_mdp
+from conftest import EVERY_TRANSPORT, GROUNDS, distribution, family_of, ground, name, random_chain, random_mdp
 
 import bisimetric as bm
+from bisimetric.aggregation import class_shares
 from bisimetric.kernels import reference, select
 from bisimetric.kernels.gpu import device, pairs
 from bisimetric.operator import MetricOperator
@@ -276,3 +277,61 @@ def test_dense_rows_equal_those_of_the_cpu(reg):
         (ours, report), (theirs, _) = (table_on(where, transport, rows, d, accuracy=1e-9) for where in ("cuda", "cpu"))
         assert report.error <= 1e-9
         assert np.abs(ours - theirs).max() <= 1e-8
+
+
+def _some_distances():
+    """Grounds of all kinds, and a line on which medoids are decided one after the other, over many rounds."""
+    for n in (1, 2, 3, 7, 40):
+        for kind in GROUNDS:
+            rng = np.random.default_rng(n)
+            yield ground(rng, kind, n) + (0.3 * np.eye(n) if kind == "zeros" else 0.0)
+    steps = np.cumsum(np.linspace(0.5, 1.0, 60))
+    yield np.abs(steps[:, None] - steps[None, :])
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("rule", ["radius", "diameter"])
+def test_classes_equal_those_of_the_cpu(rule, dtype):
+    for d in (x.astype(dtype) for x in _some_distances()):
+        n = len(d)
+        for eps in (0.0, 0.4, 1.0):
+            for weights in (None, np.random.default_rng(n).integers(1, 5, n).astype(float)):
+                ours, theirs = (bm.EpsilonCover(eps, rule)(x, weights) for x in (d.view(emulated_cuda.OnDevice), d))
+                np.testing.assert_array_equal(ours.labels, theirs.labels)
+                np.testing.assert_array_equal(ours.medoids, theirs.medoids)
+                assert (ours.radius, ours.diameter) == (theirs.radius, theirs.diameter)
+        V = np.random.default_rng(n).random(n)
+        gaps = [select.engine(x, dtype).kernels.value_gap(d, V) for x in ("cuda", "cpu")]
+        assert gaps[0] == pytest.approx(gaps[1], rel=1e-6)
+
+
+def test_distances_on_a_device_are_checked():
+    d = np.zeros((3, 3))
+    d[1, 2] = d[2, 1] = np.inf
+    with pytest.raises(ValueError, match="finite"):
+        bm.EpsilonCover(0.1)(d.view(emulated_cuda.OnDevice))
+    with pytest.raises(ValueError, match="square"):
+        bm.EpsilonCover(0.1)(d[:2].view(emulated_cuda.OnDevice))
+
+
+@pytest.mark.parametrize("n_classes", [1, 5, 60])
+def test_values_by_iteration_equal_those_of_the_cpu(n_classes):
+    chain = random_chain(2, 60)
+    rng = np.random.default_rng(n_classes)
+    part = bm.Partition.from_labels(np.concatenate([np.arange(n_classes), rng.integers(0, n_classes, 60 - n_classes)]))
+    shares = class_shares(part, rng.random(60) + 0.1)
+    rows = chain.rows
+    found = [
+        select.engine(x, "float64").kernels.averaged_values(
+            rows.indptr, rows.indices, rows.probs, chain.rewards, part.labels, shares, chain.gamma,
+            np.zeros(n_classes), 1e-12,
+        )
+        for x in ("cuda", "cpu")
+    ]  # fmt: skip
+    np.testing.assert_allclose(found[0][0], found[1][0], atol=1e-11)
+    assert max(change for _, change in found) <= 1e-12
+    A, R = np.empty((n_classes, n_classes)), np.empty(n_classes)
+    select.engine("cpu", "float64").kernels.averaged_system(
+        rows.indptr, rows.indices, rows.probs, chain.rewards, part.labels, shares, chain.gamma, A, R
+    )
+    np.testing.assert_allclose(found[0][0], np.linalg.solve(A, R), atol=1e-10)

@@ -13,7 +13,7 @@ import bisimetric as bm
 from bisimetric.cli import run
 from bisimetric.kernels.gpu import device
 
-FILES = ("fields.cu", "exact.cu", "sinkhorn.cu", "dense.cu", "ball.cu")
+FILES = ("fields.cu", "exact.cu", "sinkhorn.cu", "dense.cu", "ball.cu", "classes.cu")
 
 
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="needs nvcc")

@@ -7,7 +7,7 @@ import warnings
 
 import numpy as np
 import pytest
-from conftest import EVERY_TRANSPORT, name, random_mdp
+from conftest import EVERY_TRANSPORT, name, random_chain, random_mdp
 from test_aggregation import algorithm_1
 from test_paper_claims import mirrored
 
@@ -245,5 +245,14 @@ def test_values_by_iteration_are_those_of_the_dense_solve(weighted, monkeypatch)
                                            mdp.gamma, axes="sas"), part, weights)  # fmt: skip
     np.testing.assert_allclose(solved[1], part.lift(optimal_values(small)[0]), atol=1e-12)
     monkeypatch.setattr(values, "_DENSE_SOLVE", 0)
-    np.testing.assert_allclose(values.policy_values(chain, zeros)[0], solved[0], atol=1e-9)
+    iterated, error = values.policy_values(chain, zeros)
+    assert np.abs(iterated - solved[0]).max() <= error <= 1e-9
     np.testing.assert_allclose(values.abstract_values(chain, part, zeros, weights), solved[1], atol=1e-9)
+
+
+def test_values_of_a_discount_near_one_end():
+    """Rounding alone changes such values by more than a fixed tolerance would allow."""
+    chain = random_chain(1, 600, gamma=1.0 - 1e-5)
+    V, error = values.policy_values(chain, np.zeros(600))
+    backup = chain.rewards + chain.gamma * (chain.rows.matrix() @ V)
+    assert np.abs(backup - V).max() / (1.0 - chain.gamma) <= error <= 1e-3

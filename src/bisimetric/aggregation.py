@@ -7,12 +7,12 @@ came about. Class numbers follow the smallest state of each class, so equal part
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .kernels.select import engine
+from .kernels.select import where_it_lives
 from .model import MDP, ModelError, Rows
 
 Floats = NDArray[np.float64]
@@ -52,7 +52,8 @@ class Partition:
             chosen[new[given]] = given
         radius = diameter = 0.0
         if distance is not None:
-            radius, diameter = _kernels().extents(np.asarray(distance), new, chosen)
+            d, kernels = where_it_lives(distance)
+            radius, diameter = kernels.extents(d, new, chosen)
         for array in (new, chosen):
             array.setflags(write=False)
         return cls(new, chosen, radius, diameter)
@@ -111,23 +112,26 @@ class Partition:
         return nmi, float(top.sum() / self.n_states)
 
 
-def _kernels() -> Any:
-    return engine("cpu", "float64").kernels
-
-
 class Aggregation(Protocol):
-    """A rule that makes a partition from distances [S, S]."""
+    """A rule that makes a partition from distances [S, S].
+
+    Rules with an attribute `on_device` that is true take distances on a GPU as they are; others get a copy on the host.
+    """
 
     def __call__(self, distance: NDArray[Any], /) -> Partition: ...
 
 
-def _check_distance(distance: Any) -> NDArray[Any]:
-    d = np.asarray(distance)
+def _check_square(distance: Any) -> tuple[Any, Any]:
+    """(distances as an array, the kernels for it)."""
+    d, kernels = where_it_lives(distance)
     if d.ndim != 2 or d.shape[0] != d.shape[1] or d.shape[0] == 0:
         raise ValueError(f"distances must be a square matrix; got shape {d.shape}.")
-    if not _kernels().all_finite(d):
+    return d, kernels
+
+
+def _check_finite(finite: bool) -> None:
+    if not finite:
         raise ValueError("distances must be finite.")
-    return d
 
 
 @dataclass(frozen=True)
@@ -141,11 +145,12 @@ class EpsilonCover:
     rule="diameter" takes free states, nearest first, as long as all pairs of the class stay within 2ε. It needs no
     triangle inequality, so it is the rule for certified use.
 
-    Cost: O(S²).
+    Cost: O(S²). Distances on a GPU (symmetric ones) stay there.
     """
 
     eps: float
     rule: str = "radius"
+    on_device: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.eps < np.inf:
@@ -155,14 +160,11 @@ class EpsilonCover:
 
     def __call__(self, distance: NDArray[Any], weights: ArrayLike | None = None) -> Partition:
         """Make the partition; `weights` counts how many states each row of the distances stands for."""
-        d = _check_distance(distance)
+        d, kernels = _check_square(distance)
         reach = self.eps if self.rule == "radius" else 2.0 * self.eps
-        n, kernels = len(d), _kernels()
-        neighbours, labels = np.empty(n), np.empty(n, np.int64)
-        kernels.neighbour_weights(d, reach, check_weights(weights, n), neighbours)
-        # Counts never change, so the order of the medoids is known: most neighbours first, then by index.
-        order = np.argsort(-neighbours, kind="stable")
-        medoids = kernels.cover(d, order, reach, self.rule == "diameter", labels)
+        counts = None if weights is None else check_weights(weights, len(d))
+        labels, medoids, finite = kernels.epsilon_classes(d, reach, counts, self.rule == "diameter")
+        _check_finite(finite)
         return Partition.from_labels(labels, medoids, d)
 
 
@@ -185,7 +187,8 @@ class KMedoids:
     def __call__(self, distance: NDArray[Any]) -> Partition:
         import kmedoids
 
-        d = _check_distance(distance)
+        d, kernels = _check_square(np.asarray(distance))
+        _check_finite(kernels.all_finite(d))
         if self.k > len(d):
             raise ValueError(f"k = {self.k} classes cannot be made of {len(d)} states.")
         if self.k == len(d):

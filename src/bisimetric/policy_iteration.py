@@ -32,7 +32,6 @@ from . import certificates
 from .aggregation import Aggregation, EpsilonCover, Partition
 from .batch import Batch, Parts, finished
 from .certificates import Certificate
-from .kernels.select import engine
 from .lumping import Lumping, expanded
 from .lumping import lump as lump_states
 from .model import MDP
@@ -385,20 +384,21 @@ def step_in_parts(
                                settings.early_stop)  # fmt: skip
     next(sweeping)
     launched = time.perf_counter()
-    V, V_error = policy_values(chain, state.value)  # a device sweeps while the host does this
+    V, V_error = policy_values(chain, state.value, operator.engine)  # a device sweeps while the host does this
     residual = certify(mdp, V, V_error)
     aside = time.perf_counter() - launched
     yield
     measured, sweeps, change, iterations = yield from sweeping
     metric_seconds = time.perf_counter() - measuring - aside
-    d = operator.on_host(measured)  # one copy a step, for the aggregation
+    stays = getattr(settings.aggregation, "on_device", False)
+    d = measured if stays else operator.on_host(measured)
     sizes = None if lumping is None else lumping.sizes
     if sizes is None:
         partition = settings.aggregation(d)
     else:
         assert isinstance(settings.aggregation, EpsilonCover)
         partition = settings.aggregation(d, sizes)
-    V_abstract = abstract_values(chain, partition, state.abstract_value, sizes)
+    V_abstract = abstract_values(chain, partition, state.abstract_value, sizes, operator.engine)
     Q = choice_values(mdp, V_abstract)
     TV = np.maximum.reduceat(Q, mdp.choice_ptr[:-1])
     greedy, delta = _improve(mdp, settings, state, Q, TV)
@@ -414,7 +414,7 @@ def step_in_parts(
         k=state.k,
         error=None if best_value is None else float(np.abs(best_value - V).max()),
         bound=residual.error,
-        metric_gap=float(engine("cpu", "float64").kernels.value_gap(d, V)),
+        metric_gap=float(operator.engine.kernels.value_gap(measured, V)),
         n_classes=partition.n_classes,
         diameter=partition.diameter,
         delta=delta,
@@ -462,7 +462,7 @@ def finish(
     best_value: Floats | None,
 ) -> PolicyRun:
     """Evaluate the last policy and certify it."""
-    V, V_error = policy_values(mdp.under(state.policy), state.value)
+    V, V_error = policy_values(mdp.under(state.policy), state.value, state.operator.engine)
     certificate = certify(mdp, V, V_error)
     state.operator.evaluator.finish()
     return PolicyRun(

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .aggregation import Partition, class_shares
-from .kernels.select import engine, single_thread
+from .kernels.select import Engine, engine, single_thread
 from .model import MDP, Chain
 
 Floats = NDArray[np.float64]
@@ -16,44 +14,45 @@ Floats = NDArray[np.float64]
 _DENSE_SOLVE = 500  # unknowns up to which values are found by a dense solve
 
 
-def _fixed_point(backup: Callable[[Floats], Floats], start: Floats, gamma: float, scale: float) -> tuple[Floats, float]:
-    """(V with V = backup(V), a bound on its error) for a γ-contraction; `scale` is the size of the rewards."""
-    V, limit = start, 1e-11 * max(scale, 1e-300)
-    while True:
-        new = backup(V)
-        change, V = float(np.abs(new - V).max()), new
-        if change <= limit:
-            return V, gamma * change / (1.0 - gamma)
+def policy_values(chain: Chain, start: Floats, on: Engine | None = None) -> tuple[Floats, float]:
+    """(V^π, a bound on its error): a dense solve for few states, iteration from `start` on an engine for many."""
+    n = chain.n_states
+    if n > _DENSE_SOLVE:
+        return _iterated(chain, np.arange(n), np.ones(n), start, on)
+    V = _solved(chain, np.arange(n), np.ones(n))
+    backup = chain.rewards + chain.gamma * (chain.rows.matrix() @ V)
+    return V, (float(np.abs(backup - V).max()) + _rounding(chain, V)) / (1.0 - chain.gamma)
 
 
-def policy_values(chain: Chain, start: Floats) -> tuple[Floats, float]:
-    """(V^π, a bound on its error): a dense solve for few states, iteration from `start` for many."""
-    P, gamma, rewards = chain.rows.matrix(), chain.gamma, chain.rewards
-
-    def backup(V: Floats) -> Floats:
-        return np.asarray(rewards + gamma * (P @ V))
-
-    if chain.n_states > _DENSE_SOLVE:
-        return _fixed_point(backup, start, gamma, float(np.abs(rewards).max()))
-    V = _solved(chain, np.arange(chain.n_states), np.ones(chain.n_states))
-    return V, float(np.abs(backup(V) - V).max()) / (1.0 - gamma)
-
-
-def abstract_values(chain: Chain, partition: Partition, start: Floats, weights: ArrayLike | None = None) -> Floats:
+def abstract_values(
+    chain: Chain, partition: Partition, start: Floats, weights: ArrayLike | None = None, on: Engine | None = None
+) -> Floats:
     """Ṽ^π lifted to all states [S]: rewards and transitions averaged over classes, and the values of that chain.
 
-    A dense solve for few classes, iteration from `start` [S] for many.
+    A dense solve for few classes, iteration from `start` [S] on an engine for many.
     """
     labels, shares = partition.labels, class_shares(partition, weights)
     if partition.n_classes <= _DENSE_SOLVE:
         return _solved(chain, labels, shares)[labels]
-    P, gamma, rewards = chain.rows.matrix(), chain.gamma, chain.rewards
+    return _iterated(chain, labels, shares, start[partition.medoids], on)[0][labels]
 
-    def backup(V: Floats) -> Floats:
-        averages = np.bincount(labels, weights=shares * (rewards + gamma * (P @ V)))
-        return np.asarray(averages[labels], np.float64)
 
-    return _fixed_point(backup, start, gamma, float(np.abs(rewards).max()))[0]
+def _iterated(
+    chain: Chain, labels: NDArray[np.int64], shares: Floats, start: Floats, on: Engine | None
+) -> tuple[Floats, float]:
+    """(values of the chain averaged over classes [K], a bound on their error), by iteration."""
+    rows, gamma, scale = chain.rows, chain.gamma, max(float(np.abs(chain.rewards).max()), 1e-300)
+    limit = max(1e-11, 1e-15 / (1.0 - gamma)) * scale  # rounding may keep changes above much less than the second
+    V, change = (on or engine("cpu", "float64")).kernels.averaged_values(
+        rows.indptr, rows.indices, rows.probs, chain.rewards, labels, shares, gamma, start, limit
+    )
+    return V, (gamma * change + _rounding(chain, V)) / (1.0 - gamma)
+
+
+def _rounding(chain: Chain, V: Floats) -> float:
+    """What rounding can add to an entry of a backup of V."""
+    size = max(float(np.abs(V).max()), float(np.abs(chain.rewards).max()))
+    return (int(chain.rows.sizes.max()) + 4) * float(np.finfo(np.float64).eps) * size
 
 
 def _solved(chain: Chain, labels: NDArray[np.int64], shares: Floats) -> Floats:

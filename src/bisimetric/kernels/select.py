@@ -80,6 +80,15 @@ def engine(device: str, dtype: str) -> Engine:
     return Engine(cpu, np.dtype(dtype))
 
 
+def where_it_lives(array: Any) -> tuple[Any, ModuleType]:
+    """(an array of NumPy or, where it is on a GPU, of CuPy; the kernels for it)."""
+    if not hasattr(array, "__cuda_array_interface__"):
+        return np.asarray(array), engine("cpu", "float64").kernels
+    on_device = engine("cuda", "float64")
+    there = on_device.xp.asarray(array)
+    return there if there.dtype in (np.float64, np.float32) else there.astype(np.float64), on_device.kernels
+
+
 def stream(device: str) -> Any:
     """A context in which work on a device goes on beside that of others; it can be entered again and again."""
     if device != "cuda":

@@ -1,7 +1,7 @@
 """Numba kernels for the CPU. All are serial and release the interpreter lock; threads are above."""
 
 from .ball import ball_block, bounds_block
-from .classes import all_finite, averaged_system, cover, extents, neighbour_weights, value_gap
+from .classes import all_finite, averaged_system, averaged_values, epsilon_classes, extents, value_gap
 from .combine import (
     carry_over,
     gibbs,
@@ -21,20 +21,20 @@ from .sinkhorn import sinkhorn_block
 __all__ = [
     "all_finite",
     "averaged_system",
+    "averaged_values",
     "ball_block",
     "bounds_block",
     "carry_over",
-    "cover",
     "dense_independent_block",
     "dense_rows",
     "dense_sinkhorn_block",
+    "epsilon_classes",
     "exact_block",
     "extents",
     "gibbs",
     "hausdorff",
     "independent_block",
     "kept_layout",
-    "neighbour_weights",
     "power",
     "raise_to",
     "refine",

@@ -25,6 +25,16 @@ def neighbour_weights(d, reach, weights, total):
                 total[s] += weights[t]
 
 
+def epsilon_classes(d, reach, weights, by_diameter):
+    """(class of each state, medoids, whether all distances are finite): the greedy cover of the states."""
+    n = len(d)
+    neighbours, labels = np.empty(n), np.empty(n, np.int64)
+    neighbour_weights(d, reach, np.ones(n) if weights is None else weights, neighbours)
+    # Counts never change, so the order of the medoids is known: most neighbours first, then by index.
+    order = np.argsort(-neighbours, kind="stable")
+    return labels, cover(d, order, reach, by_diameter, labels), all_finite(d)
+
+
 @kernel
 def cover(d, order, reach, by_diameter, labels):
     """Make states medoids in the given order; each takes its neighbours that are free. Returns the medoids.
@@ -99,6 +109,31 @@ def averaged_system(indptr, indices, probs, rewards, labels, shares, gamma, A, R
         R[labels[s]] += shares[s] * rewards[s]
         for k in range(indptr[s], indptr[s + 1]):
             A[labels[s], labels[indices[k]]] -= gamma * shares[s] * probs[k]
+
+
+def averaged_values(indptr, indices, probs, rewards, labels, shares, gamma, start, limit):
+    """(values of the chain averaged over classes [K], last change), by iteration from `start` to a change ≤ limit."""
+    V, change = np.array(start), np.inf
+    while change > limit:  # some backups at a time, so that Ctrl-C is heard
+        change = _averaged_backups(indptr, indices, probs, rewards, labels, shares, gamma, V, limit, 64)
+    return V, change
+
+
+@kernel
+def _averaged_backups(indptr, indices, probs, rewards, labels, shares, gamma, V, limit, count):
+    new, change = np.empty_like(V), np.inf
+    for _ in range(count):
+        new[:] = 0.0
+        for s in range(len(labels)):
+            ahead = 0.0
+            for k in range(indptr[s], indptr[s + 1]):
+                ahead += probs[k] * V[labels[indices[k]]]
+            new[labels[s]] += shares[s] * (rewards[s] + gamma * ahead)
+        change = np.abs(new - V).max()
+        V[:] = new
+        if change <= limit:
+            break
+    return change
 
 
 @kernel

@@ -3,6 +3,7 @@
 All calls are asynchronous on the current stream; reports gather in a tally on the device that is read once a sweep.
 """
 
+from .classes import averaged_values, epsilon_classes, extents, value_gap
 from .dense import dense_independent_block, dense_matrix, dense_pairs, dense_sinkhorn_block
 from .device import HostRoom, captured, check, cupy, device_name, free_bytes, memory_errors, put, stream
 from .fields import Tally, end_sweep, forget, hausdorff, mirror, power, raise_to, start_rows, write_chain, write_rows
@@ -12,6 +13,7 @@ __all__ = [
     "HostRoom",
     "Rows",
     "Tally",
+    "averaged_values",
     "ball_block",
     "bounds_block",
     "captured",
@@ -23,7 +25,9 @@ __all__ = [
     "dense_sinkhorn_block",
     "device_name",
     "end_sweep",
+    "epsilon_classes",
     "exact_block",
+    "extents",
     "forget",
     "free_bytes",
     "hausdorff",
@@ -36,6 +40,7 @@ __all__ = [
     "sinkhorn_block",
     "start_rows",
     "stream",
+    "value_gap",
     "write_chain",
     "write_rows",
 ]
