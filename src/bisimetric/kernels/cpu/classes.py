@@ -114,21 +114,23 @@ def averaged_system(indptr, indices, probs, rewards, labels, shares, gamma, A, R
 def averaged_values(indptr, indices, probs, rewards, labels, shares, gamma, start, limit):
     """(values of the chain averaged over classes [K], last change), by iteration from `start` to a change ≤ limit."""
     V, change = np.array(start), np.inf
+    classes = labels.astype(np.uint32)
+    successors = classes[indices]
     while change > limit:  # some backups at a time, so that Ctrl-C is heard
-        change = _averaged_backups(indptr, indices, probs, rewards, labels, shares, gamma, V, limit, 64)
+        change = _averaged_backups(indptr, successors, probs, rewards, classes, shares, gamma, V, limit, 64)
     return V, change
 
 
 @kernel
-def _averaged_backups(indptr, indices, probs, rewards, labels, shares, gamma, V, limit, count):
+def _averaged_backups(indptr, successors, probs, rewards, classes, shares, gamma, V, limit, count):
     new, change = np.empty_like(V), np.inf
     for _ in range(count):
         new[:] = 0.0
-        for s in range(len(labels)):
+        for s in range(len(classes)):
             ahead = 0.0
             for k in range(indptr[s], indptr[s + 1]):
-                ahead += probs[k] * V[labels[indices[k]]]
-            new[labels[s]] += shares[s] * (rewards[s] + gamma * ahead)
+                ahead += probs[k] * V[successors[k]]
+            new[classes[s]] += shares[s] * (rewards[s] + gamma * ahead)
         change = np.abs(new - V).max()
         V[:] = new
         if change <= limit:

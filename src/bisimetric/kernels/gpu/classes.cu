@@ -184,9 +184,10 @@ extern "C" __global__ void class_extents(const real* d, i64 n, const u32* medoid
   );
 }
 
-// out[c] = Σ shares (r + γ P V) over the states of class c, which are members[starts[c]] …; a warp has a class.
-extern "C" __global__ void averaged_backup(const i64* members, const i64* starts, const i64* indptr, const u32* indices,
-                                           const double* probs, const double* rewards, const i64* labels,
+// out[c] = Σ shares (r + γ P V) over the states of class c, which are members[starts[c]] …; successors are classes. A
+// warp has a class.
+extern "C" __global__ void averaged_backup(const i64* members, const i64* starts, const i64* indptr,
+                                           const u32* successors, const double* probs, const double* rewards,
                                            const double* shares, i64 n_classes, double gamma, const double* V,
                                            double* out, u64* change) {
   EACH_THREAD(
@@ -196,7 +197,7 @@ extern "C" __global__ void averaged_backup(const i64* members, const i64* starts
       for (i64 m = starts[c] + lane_of(LANES); m < starts[c + 1]; m += LANES) {
         const i64 s = members[m];
         double ahead = 0.0;
-        for (i64 k = indptr[s]; k < indptr[s + 1]; ++k) ahead += probs[k] * V[labels[indices[k]]];
+        for (i64 k = indptr[s]; k < indptr[s + 1]; ++k) ahead += probs[k] * V[successors[k]];
         total += shares[s] * (rewards[s] + gamma * ahead);
       }
       total = sum<LANES>(total);

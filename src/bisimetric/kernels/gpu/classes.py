@@ -64,7 +64,8 @@ def averaged_values(
     xp = cupy()
     members = np.argsort(labels, kind="stable")  # class by class, so that sums have one order
     starts = np.concatenate([[0], np.cumsum(np.bincount(labels, minlength=len(start)))])
-    chain = [xp.asarray(x) for x in (members, starts, indptr, indices, probs, rewards, labels, shares)]
+    successors = labels.astype(np.uint32)[indices]
+    chain = [xp.asarray(x) for x in (members, starts, indptr, successors, probs, rewards, shares)]
     V, new, changes = xp.array(start), xp.empty(len(start)), xp.empty(_BACKUPS, np.uint64)
     while True:
         changes.fill(0)
