@@ -60,7 +60,7 @@ PSEUDO_METRICS = ("line", "paths")
 ROWS = ("simplex", "equal", "integers", "points", "tiny")
 
 
-_ABOUT_THE_CPU = ("test_threads_and_blocks", "test_interrupts_within_a_sweep", "test_a_failing_unit")
+_ABOUT_THE_CPU = ("test_threads_and_blocks", "test_interrupts_within_a_sweep", "test_a_failing_unit", "test_forked")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import os
 import re
+import time
 
 import numpy as np
 import pytest
@@ -10,6 +13,7 @@ from conftest import EVERY_TRANSPORT, name, random_mdp
 from test_metric_solver import garnet_chain, miss
 
 import bisimetric as bm
+from bisimetric.kernels import select
 from bisimetric.operator import MetricOperator
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -130,6 +134,40 @@ def test_a_failing_unit_is_not_swallowed(threads, monkeypatch):
     monkeypatch.setattr(MetricOperator, "_sweep_rows", fail)
     with pytest.raises(RuntimeError, match="unit"):
         bm.solve_metric(garnet_chain())
+
+
+@pytest.mark.parametrize("count", [2, 5])
+def test_units_keep_their_order_and_their_errors(count):
+    """Also where a unit raises what the queue itself would; once an error is out, no unit is at work any more."""
+    bm.set_threads(count)
+    assert select.run_all(lambda k: k * k, range(40)) == [k * k for k in range(40)]
+    at_work = []
+
+    def fail_at_three(k):
+        at_work.append(k)
+        if k == 3:
+            raise IndexError("three")
+        time.sleep(0.02)
+        at_work.remove(k)
+
+    with pytest.raises(IndexError, match="three"):
+        select.run_all(fail_at_three, range(400))
+    assert at_work == [3]
+    assert select.run_all(abs, [-1, -2]) == [1, 2]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore:This process.*is multi-threaded:DeprecationWarning")
+def test_forked_processes_have_threads_of_their_own():
+    bm.set_threads(2)
+    here = bm.solve_metric(garnet_chain()).distance
+    with multiprocessing.get_context("fork").Pool(1) as pool:
+        there = pool.apply_async(_solved_there).get(timeout=120)
+    np.testing.assert_array_equal(there, here)
+
+
+def _solved_there():
+    return bm.solve_metric(garnet_chain()).distance
 
 
 CHAIN, MDP = bm.Chain.from_arrays(np.eye(2), [0.0, 1.0], 0.9), random_mdp(0, 3)

@@ -91,6 +91,7 @@ class MetricOperator:
         self.evaluator: Any = transport.evaluator(self.engine, self.family, warm_state)
         self._tables = [self.engine.to_device(x) for x in (self._states, self._pointers, self._label_sets)]
         self._rewards = self.engine.xp.array(model.rewards) if self.engine.on_device else model.rewards
+        self._host_units: dict[int, list[tuple[int, int]]] = {}
         self._block: Any = None
         self._home: Any = None
         self._graph: Any = None
@@ -268,11 +269,18 @@ class MetricOperator:
 
     def _units(self) -> list[tuple[int, int]]:
         """Ranges of states with about equal numbers of pairs and a bounded work space."""
-        n, pointers = self.n_states, self._pointers
-        width = int(pointers[-1])
         if self.engine.on_device:
             return self._device_units()
-        per_unit = max(1.0, width * (width + 1) / 2 / (8 * threads()))
+        count = threads()
+        if count not in self._host_units:
+            self._host_units[count] = self._units_for(count)
+        return self._host_units[count]
+
+    def _units_for(self, count: int) -> list[tuple[int, int]]:
+        """Units of work for so many threads."""
+        n, pointers = self.n_states, self._pointers
+        width = int(pointers[-1])
+        per_unit = max(1.0, width * (width + 1) / 2 / (8 * count))
         units = []
         start = 0
         while start < n:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import nullcontext
@@ -14,6 +15,7 @@ import numpy as np
 
 _THREADS: int | None = None
 _BLAS: Any = None
+_POOLS: dict[int, ThreadPoolExecutor] = {}
 
 
 def set_threads(count: int | None) -> None:
@@ -109,15 +111,38 @@ def run_all(task: Callable[[Any], Any], units: Iterable[Any]) -> list[Any]:
     count = min(threads(), len(work))
     if count <= 1:
         return [task(unit) for unit in work]
-    with ThreadPoolExecutor(count) as pool:
-        futures = [pool.submit(task, unit) for unit in work]
-        try:
-            wait(futures, return_when=FIRST_EXCEPTION)
-            return [future.result() for future in futures]
-        except BaseException:
-            for future in futures:
-                future.cancel()
-            raise
+    results: list[Any] = [None] * len(work)
+    left = deque(range(len(work)))
+
+    def serve() -> None:
+        while True:
+            try:
+                k = left.popleft()
+            except IndexError:  # none is left
+                return
+            results[k] = task(work[k])
+
+    futures = [_pool(threads()).submit(serve) for _ in range(count)]
+    try:
+        ended, _ = wait(futures, return_when=FIRST_EXCEPTION)
+        for future in ended:
+            future.result()
+        return results
+    except BaseException:
+        left.clear()
+        wait(futures)  # nothing may be at work on the caller's arrays once this is over
+        raise
+
+
+def _pool(count: int) -> ThreadPoolExecutor:
+    """So many threads, started once: a sweep of a small model is shorter than their start."""
+    if count not in _POOLS:
+        _POOLS[count] = ThreadPoolExecutor(count, "bisimetric")
+    return _POOLS[count]
+
+
+if hasattr(os, "register_at_fork"):  # a forked process has none of the threads
+    os.register_at_fork(after_in_child=_POOLS.clear)
 
 
 def single_thread() -> Any:
