@@ -20,7 +20,7 @@ import numpy as np
 
 import bisimetric as bm
 from bisimetric.kernels import reference
-from bisimetric.operator import MetricOperator
+from bisimetric.operators import metric_operator
 
 FAILED: list[str] = []
 
@@ -168,7 +168,7 @@ def sweeps(n: int, branching: int, bandwidth: float, warm: int) -> None:
     chain = garnet(n, branching)
     for transport, goal in ((bm.Sinkhorn(1.0), 3e9), (bm.Exact(), 1e9)):
         kind = type(transport).__name__
-        operator = MetricOperator(chain, transport, device="cuda", dtype="float32")
+        operator = metric_operator(chain, transport, device="cuda", dtype="float32")
         d = cupy.zeros((n, n), np.float32)
         for _ in range(warm):
             operator.sweep(d)
@@ -209,7 +209,7 @@ def dense() -> None:
     ours, theirs = (bm.solve_metric(chain, bm.Sinkhorn(1.0), tol=1e-4, max_sweeps=4, device=x) for x in ("cuda", "cpu"))
     good = check("dense rows, S = 200, 4 sweeps", float(np.abs(ours.distance - theirs.distance).max()), 1e-6)
     for dtype in ("float64", "float32"):
-        operator = MetricOperator(chain, bm.Sinkhorn(1.0, diagonal="zero"), device="cuda", dtype=dtype)
+        operator = metric_operator(chain, bm.Sinkhorn(1.0, diagonal="zero"), device="cuda", dtype=dtype)
         evaluator = operator.evaluator
         d = cupy.asarray(ours.distance.astype(dtype))
         evaluator.prepare(d, np.inf)
@@ -241,7 +241,7 @@ def against_cpu(n: int) -> None:
     chain = garnet(n, 8)
     for transport in (bm.Exact(), bm.Sinkhorn(1.0)):
         kind = type(transport).__name__
-        cpu = MetricOperator(chain, transport)
+        cpu = metric_operator(chain, transport)
         small = np.zeros((n, n))
         seconds = []
         for _ in range(5):
@@ -249,7 +249,7 @@ def against_cpu(n: int) -> None:
             cpu.sweep(small)
             seconds.append(time.perf_counter() - start)
         for dtype in ("float64", "float32"):
-            gpu = MetricOperator(chain, transport, device="cuda", dtype=dtype)
+            gpu = metric_operator(chain, transport, device="cuda", dtype=dtype)
             d = cupy.zeros((n, n), dtype)
             theirs = []
             for _ in range(5):

@@ -19,7 +19,7 @@ import numpy as np
 
 import bisimetric as bm
 from bisimetric.kernels.select import threads
-from bisimetric.operator import MetricOperator
+from bisimetric.operators import metric_operator
 
 ROWS: list[tuple[str, str, float, float, float, str]] = []
 
@@ -48,7 +48,7 @@ def report(work: str, peer: str, ours: float, theirs: float, goal: float, how: s
 
 def sweeps_of(chain: bm.Chain, transport: bm.Transport, change: float = 1e-3) -> list[np.ndarray]:
     """The distances before each sweep, from 0 until a sweep changes nothing by more than `change`."""
-    operator = MetricOperator(chain, transport)
+    operator = metric_operator(chain, transport)
     d = np.zeros((chain.n_states, chain.n_states))
     before = []
     while True:
@@ -59,7 +59,7 @@ def sweeps_of(chain: bm.Chain, transport: bm.Transport, change: float = 1e-3) ->
 
 def our_seconds(chain: bm.Chain, transport: bm.Transport, count: int) -> float:
     def solve() -> None:
-        operator = MetricOperator(chain, transport)
+        operator = metric_operator(chain, transport)
         d = np.zeros((chain.n_states, chain.n_states))
         for _ in range(count):
             operator.sweep(d)
@@ -71,7 +71,7 @@ def our_seconds(chain: bm.Chain, transport: bm.Transport, count: int) -> float:
 def swept(chain: bm.Chain, transport: bm.Transport, d: np.ndarray) -> np.ndarray:
     """The transport distances of all pairs under d."""
     out = np.array(d)
-    MetricOperator(chain, transport, reward_weight=0.0).sweep(out)
+    metric_operator(chain, transport, reward_weight=0.0).sweep(out)
     return out / chain.gamma
 
 
@@ -197,7 +197,7 @@ def dense_against_numpy(goal: float) -> None:
     transport = bm.Sinkhorn(1.0)
     before = sweeps_of(chain, transport)
     P = chain.rows.matrix().toarray()
-    operator = MetricOperator(chain, transport)
+    operator = metric_operator(chain, transport)
     d = np.zeros((chain.n_states, chain.n_states))
     pairs = chain.n_states * (chain.n_states + 1) // 2
     first, second = np.triu_indices(chain.n_states)
@@ -215,7 +215,7 @@ def dense_against_numpy(goal: float) -> None:
     count = 5
 
     def sweep_cold() -> int:
-        fresh = MetricOperator(chain, transport)
+        fresh = metric_operator(chain, transport)
         return fresh.sweep(np.array(before[-1])).iterations
 
     sweep_cold()

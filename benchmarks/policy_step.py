@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 import bisimetric as bm
-from bisimetric.operator import MetricOperator
+from bisimetric.operators import HostOperator
 
 STEPS = 12
 
@@ -32,20 +32,20 @@ def run(mdp: bm.MDP, marginal_tol: float, steps: int = STEPS) -> bm.PolicyRun:
 def recorded_sweeps(mdp: bm.MDP) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """(P_π, d before, transport distances) of every sweep of the first steps."""
     record = []
-    original = MetricOperator.sweep
+    original = HostOperator.sweep
 
-    def sweep(self: MetricOperator, d: Any, accuracy: float = np.inf) -> Any:
+    def sweep(self: HostOperator, d: Any, accuracy: float = np.inf) -> Any:
         before = np.array(d)
         report = original(self, d, accuracy)
         gap = np.abs(self.model.rewards[:, None] - self.model.rewards[None, :])
         record.append((self.model.rows.matrix().toarray(), before, (np.array(d) - gap) / self.c_T))
         return report
 
-    MetricOperator.sweep = sweep  # type: ignore[method-assign]
+    HostOperator.sweep = sweep  # type: ignore[method-assign]
     try:
         run(mdp, 1e-2)
     finally:
-        MetricOperator.sweep = original  # type: ignore[method-assign]
+        HostOperator.sweep = original  # type: ignore[method-assign]
     return record
 
 

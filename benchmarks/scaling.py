@@ -36,12 +36,12 @@ def memory(n_states: int, transport: str, keep: bool) -> None:
 
 def growth() -> None:
     import bisimetric as bm
-    from bisimetric.operator import MetricOperator
+    from bisimetric.operators import metric_operator
 
     sizes, times = [500, 1000, 2000, 4000], []
     for n in sizes:
         mdp = bm.problems.garnet(n, 1, 4)
-        operator = MetricOperator(mdp.under(mdp.uniform_policy()), bm.Exact())
+        operator = metric_operator(mdp.under(mdp.uniform_policy()), bm.Exact())
         d = np.zeros((n, n))
         spent = []
         for _ in range(18):

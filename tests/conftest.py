@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 import bisimetric as bm
-from bisimetric import operator as operator_module
+from bisimetric import operators
 from bisimetric.kernels.select import Engine, engine
 from bisimetric.transport import Family
 
@@ -29,7 +29,7 @@ def tested_engine(device: str, dtype: str) -> Engine:
     return engine("cuda" if device == "cpu" and DEVICE != "cpu" else device, dtype)
 
 
-operator_module.engine = tested_engine
+operators.engine = tested_engine
 
 # A job in the background ignores Ctrl-C, and so would the processes that tests start and interrupt.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

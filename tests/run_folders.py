@@ -12,7 +12,7 @@ import numpy as np
 
 import bisimetric as bm
 from bisimetric import cli, runs
-from bisimetric.policy_iteration import Settings
+from bisimetric.policy_run import Settings
 
 PROGRAM = (sys.executable, "-c", "from bisimetric.cli import main; main()")
 MODEL = "problem:chain?n_states=20&n_classes=5&mixing=0.2"

@@ -6,7 +6,7 @@ import pytest
 from test_policy_iteration import NOISY, chain, same
 
 import bisimetric as bm
-from bisimetric.batch import Batch, finished
+from bisimetric.parts import Batch, finished
 
 
 def counting(n, seen, fail=False):

@@ -258,13 +258,13 @@ def test_ctrl_c_while_loading(monkeypatch, capsys):
 
 SLOW = "problem:garnet?n_states=500&branching=8&gamma=0.9999"
 WATCHED = """
-from bisimetric import metric
+from bisimetric.operators import HostOperator
 from bisimetric.cli import main
-original = metric.MetricOperator.sweep
+original = HostOperator.sweep
 def sweep(*arguments):
     print("sweep", flush=True)
     return original(*arguments)
-metric.MetricOperator.sweep = sweep
+HostOperator.sweep = sweep
 print("loaded", flush=True)
 main()
 """

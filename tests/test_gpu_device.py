@@ -14,8 +14,8 @@ import bisimetric as bm
 from bisimetric import runs
 from bisimetric.kernels import select
 from bisimetric.kernels.select import DeviceError
-from bisimetric.operator import MetricOperator
-from bisimetric.policy_iteration import Settings
+from bisimetric.operators import metric_operator
+from bisimetric.policy_run import Settings
 
 
 def _device() -> str:
@@ -74,7 +74,7 @@ def test_solutions_equal_those_of_the_cpu(kind, transport, dtype):
 def test_every_entry_is_written():
     model = models()["20"][0]
     for transport in TRANSPORTS:
-        operator = MetricOperator(model, transport, device="cuda")
+        operator = metric_operator(model, transport, device="cuda")
         xp = operator.engine.xp
         evaluator = operator.evaluator
         d = xp.asarray(bm.solve_metric(model, bm.Independent(), tol=0.1).distance)
@@ -100,7 +100,7 @@ def test_results_do_not_depend_on_blocks(monkeypatch):
     for kind in ("4", "8", "20"):
         model = models()[kind][0]
         whole = bm.solve_metric(model, bm.Sinkhorn(0.5), tol=1e-4, device="cuda").distance
-        monkeypatch.setattr("bisimetric.operator._DEVICE_UNIT_BYTES", model.n_states * 8 * 7)
+        monkeypatch.setattr("bisimetric.operators.device._UNIT_BYTES", model.n_states * 8 * 7)
         np.testing.assert_array_equal(bm.solve_metric(model, bm.Sinkhorn(0.5), tol=1e-4, device="cuda").distance, whole)
         monkeypatch.undo()
 

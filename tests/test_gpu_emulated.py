@@ -17,7 +17,7 @@ import bisimetric as bm
 from bisimetric.aggregation import class_shares
 from bisimetric.kernels import reference, select
 from bisimetric.kernels.gpu import device, pairs
-from bisimetric.operator import MetricOperator
+from bisimetric.operators import metric_operator
 
 pytestmark = [
     pytest.mark.skipif(emulated_cuda.COMPILER is None, reason="needs a C++ compiler"),
@@ -143,7 +143,7 @@ def test_results_do_not_depend_on_blocks(transport, monkeypatch):
     mdp = bm.problems.garnet(n_states=23, n_actions=1, branching=5, seed=2)
     chain = mdp.under(mdp.uniform_policy())
     whole = bm.solve_metric(chain, transport, tol=1e-6, device="cuda").distance
-    monkeypatch.setattr("bisimetric.operator._DEVICE_UNIT_BYTES", 23 * 8 * 4)
+    monkeypatch.setattr("bisimetric.operators.device._UNIT_BYTES", 23 * 8 * 4)
     monkeypatch.setattr(pairs, "cache_bytes", lambda: 23 * 8 * 8 * 4)
     np.testing.assert_array_equal(bm.solve_metric(chain, transport, tol=1e-6, device="cuda").distance, whole)
 
@@ -156,12 +156,12 @@ def test_what_is_kept_is_carried_over(transport):
     policy = np.tile([0.5, 0.5], 20)
     policy[:6] = np.tile([1.0, 0.0], 3)
     second = mdp.under(policy)
-    operator = MetricOperator(first, transport, device="cuda")
+    operator = metric_operator(first, transport, device="cuda")
     d = np.zeros((20, 20))
     for _ in range(4):
         operator.sweep(d, 1e-9)
     operator.follow(second)
-    fresh = MetricOperator(second, transport, device="cuda")
+    fresh = metric_operator(second, transport, device="cuda")
     other = d.copy()
     operator.sweep(d, 1e-9)
     fresh.sweep(other, 1e-9)
@@ -214,21 +214,21 @@ def test_memory_is_planned(monkeypatch):
 @pytest.mark.parametrize("transport", [bm.Exact(), bm.Sinkhorn(0.5), bm.KLBall(0.1)], ids=name)
 def test_what_is_kept_shrinks_with_memory(transport, monkeypatch):
     """Room for some pairs: those of the first rows are kept, also when rows change their successors."""
-    monkeypatch.setattr("bisimetric.operator._DEVICE_UNIT_BYTES", 30 * 8 * 4)  # four rows a block
+    monkeypatch.setattr("bisimetric.operators.device._UNIT_BYTES", 30 * 8 * 4)  # four rows a block
     first, second = (random_chain(seed, 30, support=5) for seed in (1, 2))
-    whole = MetricOperator(first, transport, device="cuda", dtype="float64")
+    whole = metric_operator(first, transport, device="cuda", dtype="float64")
     everything = sum(array.nbytes for array in whole.evaluator.kept)
     square = 30 * 30 * 8
     room = int(whole.evaluator.squares * square + 0.4 * everything)
     monkeypatch.setattr("bisimetric.kernels.gpu.free_bytes", lambda: room)
-    operator = MetricOperator(first, transport, device="cuda", dtype="float64")
+    operator = metric_operator(first, transport, device="cuda", dtype="float64")
     kept = sum(array.nbytes for array in operator.evaluator.kept)
     assert 0 < kept < 0.5 * everything
     assert 0 < operator.evaluator.kept_rows[0] < 30
     for chain in (first, second):
         operator.follow(chain)
         ours, theirs = np.zeros((30, 30)), np.zeros((30, 30))
-        on_host = MetricOperator(chain, transport)
+        on_host = metric_operator(chain, transport)
         for _ in range(6):
             operator.sweep(ours, 1e-7)
             on_host.sweep(theirs, 1e-7)
@@ -254,7 +254,7 @@ def test_errors_of_the_device_are_explained():
     class OutOfMemoryError(MemoryError):
         pass
 
-    operator = MetricOperator(chain, bm.Exact(), device="cuda")
+    operator = metric_operator(chain, bm.Exact(), device="cuda")
 
     def fail(*_):
         raise OutOfMemoryError("allocating 5 bytes")

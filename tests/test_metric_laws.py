@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 import bisimetric as bm
 from bisimetric.kernels import reference
-from bisimetric.operator import MetricOperator
+from bisimetric.operators import metric_operator
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -54,7 +54,7 @@ def loose_ground(seed, n, kind="uniform"):
 def test_operator_laws(transport, match, seed, c_T):
     """Symmetry, diagonal, monotonicity and contraction of F, where the transport claims them."""
     model = model_for(match, seed)
-    operator = MetricOperator(model, transport, match=match, transition_weight=c_T)
+    operator = metric_operator(model, transport, match=match, transition_weight=c_T)
     rng = np.random.default_rng(seed)
     d = loose_ground(seed, 5) if operator.evaluator.first == 0 else ground(rng, "uniform", 5)
     more = d + rng.random() * ground(rng, "zeros", 5)

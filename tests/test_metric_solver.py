@@ -7,8 +7,7 @@ import pytest
 from conftest import EVERY_TRANSPORT, name, random_chain, random_mdp
 
 import bisimetric as bm
-from bisimetric import operator as operator_module
-from bisimetric.operator import MetricOperator
+from bisimetric.operators import host, metric_operator
 
 every_transport = pytest.mark.parametrize("transport", EVERY_TRANSPORT, ids=name)
 RIGOROUS = [transport for transport in EVERY_TRANSPORT if transport.axioms.nonexpansive]
@@ -79,8 +78,8 @@ def test_threads_and_blocks_change_no_bit(transport, kind, monkeypatch):
     results = []
     for threads, unit in ((1, 4 << 20), (2, 4 << 20), (3, 4 << 20), (1, 1 << 10), (2, 40 * 16 * 7), (3, 1)):
         bm.set_threads(threads)
-        monkeypatch.setattr(operator_module, "_UNIT_BYTES", unit)
-        operator = MetricOperator(model, transport)
+        monkeypatch.setattr(host, "_UNIT_BYTES", unit)
+        operator = metric_operator(model, transport)
         solution = bm.solve_metric(model, transport, tol=1e-2)
         lower, upper = solution.bracket()
         results.append((solution.distance.tobytes(), solution.sweeps, lower.tobytes(), upper.tobytes()))
@@ -95,7 +94,7 @@ def test_threads_change_no_bit_of_an_mdp(match, monkeypatch):
     results = set()
     for threads, unit in ((1, 4 << 20), (3, 4 << 20), (2, 1)):
         bm.set_threads(threads)
-        monkeypatch.setattr(operator_module, "_UNIT_BYTES", unit)
+        monkeypatch.setattr(host, "_UNIT_BYTES", unit)
         results |= {bm.solve_metric(mdp, t, match=match, tol=1e-3).distance.tobytes() for t in (bm.Exact(),)}
     assert len(results) == 1
 
@@ -178,14 +177,14 @@ def test_diagnostics_only_read(transport, one_thread):
 @every_transport
 def test_following_a_policy_equals_a_new_operator(transport, one_thread):
     mdp = bm.problems.garnet(n_states=10, branching=4)
-    operator = MetricOperator(mdp.under(mdp.uniform_policy()), transport)
+    operator = metric_operator(mdp.under(mdp.uniform_policy()), transport)
     d = np.zeros((10, 10))
     for seed in (0, 2, 3, 4):
         operator.sweep(d, 1e-9)
         chain = mdp.under(other_policy(mdp, seed))
         operator.follow(chain)
         expected = d.copy()
-        MetricOperator(chain, transport).sweep(expected, 1e-9)
+        metric_operator(chain, transport).sweep(expected, 1e-9)
         operator.sweep(d, 1e-9)
         np.testing.assert_allclose(d, expected, atol=1e-7)
 

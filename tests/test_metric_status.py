@@ -14,7 +14,7 @@ from test_metric_solver import garnet_chain, miss
 
 import bisimetric as bm
 from bisimetric.kernels import select
-from bisimetric.operator import MetricOperator
+from bisimetric.operators import HostOperator, metric_operator
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 every_transport = pytest.mark.parametrize("transport", EVERY_TRANSPORT, ids=name)
@@ -85,8 +85,8 @@ def test_interrupts_leave_a_valid_error(transport, after):
 def test_interrupts_within_a_sweep(after, monkeypatch):
     """Some rows are new and some are old: the error covers both, also before the first sweep is done."""
     chain = garnet_chain()
-    original, calls = MetricOperator._sweep_rows, [0]
-    per_sweep = len(MetricOperator(chain, bm.Exact())._units())
+    original, calls = HostOperator._sweep_rows, [0]
+    per_sweep = len(metric_operator(chain, bm.Exact())._units())
     assert per_sweep > 3
 
     def interrupted(self, s0, s1, d):
@@ -96,7 +96,7 @@ def test_interrupts_within_a_sweep(after, monkeypatch):
         return original(self, s0, s1, d)
 
     truth = bm.solve_metric(chain, tol=1e-9)
-    monkeypatch.setattr(MetricOperator, "_sweep_rows", interrupted)
+    monkeypatch.setattr(HostOperator, "_sweep_rows", interrupted)
     solution = bm.solve_metric(chain, tol=1e-9)
     assert solution.status is bm.Status.INTERRUPTED
     assert solution.sweeps == after
@@ -131,7 +131,7 @@ def test_a_failing_unit_is_not_swallowed(threads, monkeypatch):
     def fail(self, s0, s1, d):
         raise RuntimeError(f"unit {s0}")
 
-    monkeypatch.setattr(MetricOperator, "_sweep_rows", fail)
+    monkeypatch.setattr(HostOperator, "_sweep_rows", fail)
     with pytest.raises(RuntimeError, match="unit"):
         bm.solve_metric(garnet_chain())
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import bisimetric as bm
 from bisimetric.kernels import reference
-from bisimetric.operator import MetricOperator
+from bisimetric.operators import metric_operator
 from bisimetric.transport import Family
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -268,7 +268,7 @@ def test_paper_mode_zeroes_the_diagonal():
     d = ground(np.random.default_rng(0), "uniform", 200)
     for mode, diagonal in (("kept", True), ("zero", False)):
         swept = d.copy()
-        MetricOperator(chain, bm.Sinkhorn(1.0, diagonal=mode)).sweep(swept)
+        metric_operator(chain, bm.Sinkhorn(1.0, diagonal=mode)).sweep(swept)
         assert (np.diag(swept) > 0.0).any() == diagonal
 
 
@@ -305,7 +305,7 @@ def test_newton_steps_finish_dense_pairs_together(reg, monkeypatch):
     monkeypatch.setattr("bisimetric.transport.sinkhorn.SinkhornEvaluator._sparse_block", refuse)
     d, warm = None, None
     for chain, cold in zip(chains, expected, strict=True):
-        operator = MetricOperator(chain, bm.Sinkhorn(reg, diagonal="zero"))
+        operator = metric_operator(chain, bm.Sinkhorn(reg, diagonal="zero"))
         if warm is not None:
             operator.evaluator.take_from(warm.evaluator)
         d = np.zeros((n, n))

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 import bisimetric as bm
 from bisimetric.kernels import reference
-from bisimetric.operator import MetricOperator
+from bisimetric.operators import metric_operator
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -185,7 +185,7 @@ def test_the_operator_adds_rewards_and_discounts(seed):
             if s != t:
                 expected[s, t] += 0.25 * reference.exact(d, P[s], P[t])
     swept = d.copy()
-    report = MetricOperator(chain, bm.Exact(), transition_weight=0.25).sweep(swept)
+    report = metric_operator(chain, bm.Exact(), transition_weight=0.25).sweep(swept)
     np.testing.assert_allclose(swept, expected, atol=1e-9)
     assert report.rise == max((swept - d).max(), 0.0)
     assert report.fall == max((d - swept).max(), 0.0)

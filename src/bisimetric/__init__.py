@@ -2,13 +2,15 @@
 
 from . import certificates, problems
 from .aggregation import EpsilonCover, KMedoids, Partition, lift_policy, quotient
+from .batch import solve_policies
 from .certificates import Certificate
 from .formats import from_gymnasium, from_mdptoolbox, from_quantecon, read, to_mdptoolbox, to_quantecon, write
 from .kernels.select import DeviceError, set_threads
 from .lumping import Lumping, lump
 from .metric import MetricSolution, Progress, Status, solve_metric
 from .model import MDP, Chain, ModelError
-from .policy_iteration import PolicyRun, RunStatus, Step, solve_policies, solve_policy
+from .policy_iteration import solve_policy
+from .policy_run import PolicyRun, RunStatus, Step
 from .schedules import Constant, PowerDecay, Theoretical
 from .transport import Exact, Independent, KLBall, Sinkhorn, Transport
 

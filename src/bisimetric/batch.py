@@ -1,77 +1,76 @@
-"""Work in parts: generators that stop wherever they would wait for a device, so that others can go on meanwhile.
-
-One run with a few hundred states leaves a large device idle while the host works, and the host idle while the device
-does. A `Batch` goes round its members, each on a stream of its own: their kernels run side by side, and the host's part
-of one is done while the device sweeps for the others. Results are those of each alone.
-"""
+"""Several policy runs as one batch: other seeds, other settings, other models."""
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from typing import Any, Generic, TypeVar
+from collections import deque
+from collections.abc import Iterable, Mapping
+from typing import Any
 
-from .kernels.select import stream
+from numpy.typing import ArrayLike
 
-T = TypeVar("T")
-Parts = Generator[None, None, T]
-
-
-def finished(parts: Parts[T]) -> T:
-    """Do all parts at once; returns what they make."""
-    while True:
-        try:
-            next(parts)
-        except StopIteration as end:
-            result: T = end.value
-            return result
+from .model import MDP
+from .parts import Batch
+from .policy_iteration import Observers, run_in_parts
+from .policy_run import PolicyRun, RunStatus, Settings
 
 
-class Batch(Generic[T]):
-    """Up to `size` works in parts, side by side on one device.
+def solve_policies(
+    mdp: MDP,
+    variants: Iterable[Mapping[str, Any]],
+    *,
+    side_by_side: int = 8,
+    device: str = "cpu",
+    **common: Any,
+) -> list[PolicyRun]:
+    """Run `solve_policy` several times, as one batch: other seeds, other settings, other models.
+
+    On a GPU the runs go on side by side: the host works for one while the device sweeps for the others. On the CPU they
+    go on in turn, step by step, as each uses all threads. Results are those of single runs; only the seconds in their
+    histories include the time of others.
 
     Args:
-        size: how many.
-        device: "cpu" (each part is whole, so works go on in turn) or "cuda".
+        mdp: the model.
+        variants: for each run, what is different from `common`: arguments of `solve_policy` by name, such as
+            [{"seed": s} for s in range(10)]; "mdp" for another model.
+        side_by_side: how many runs go on at a time. Each needs its own memory.
+        device: "cpu" or "cuda", for all. common: arguments of `solve_policy` for all.
+
+    Returns:
+        One `PolicyRun` per variant. Ctrl-C ends all of them with status INTERRUPTED and what was done.
     """
+    if side_by_side < 1:
+        raise ValueError(f"side_by_side must be at least 1; got {side_by_side}.")
+    runs = [_arguments(device=device, **{"mdp": mdp, **common, **changes}) for changes in variants]
+    waiting = deque(enumerate(runs))
+    found: dict[str, PolicyRun] = {}
+    batch: Batch[PolicyRun] = Batch(side_by_side, device)
+    stop: type[BaseException] | None = None
+    while waiting or len(batch):
+        try:
+            while waiting and not batch.full:
+                number, arguments = waiting[0]
+                batch.add(str(number), run_in_parts(*arguments))
+                waiting.popleft()
+            for name, outcome in batch.go_on(stop):
+                if isinstance(outcome, Exception):
+                    raise outcome
+                found[name] = outcome
+                if outcome.status is RunStatus.INTERRUPTED:
+                    stop = KeyboardInterrupt
+        except KeyboardInterrupt:
+            if stop is not None:  # a second one
+                raise
+            stop = KeyboardInterrupt
+    if len(found) < len(runs):  # one was lost to Ctrl-C just as it ended
+        raise KeyboardInterrupt
+    return [found[str(number)] for number in range(len(runs))]
 
-    def __init__(self, size: int, device: str) -> None:
-        self._size, self._device = size, device
-        self._idle: list[Any] = []  # streams that are used again, with the memory that CuPy holds for each
-        self._members: dict[str, tuple[Parts[T], Any]] = {}
 
-    def __len__(self) -> int:
-        return len(self._members)
-
-    @property
-    def full(self) -> bool:
-        return len(self._members) >= self._size
-
-    def add(self, key: str, parts: Parts[T]) -> None:
-        """Take in a work and do its first part; results come with its key. The batch must not be full."""
-        own_stream = self._idle.pop() if self._idle else stream(self._device)
-        with own_stream:
-            next(parts)
-        self._members[key] = parts, own_stream
-
-    def go_on(self, error: type[BaseException] | None = None) -> list[tuple[str, T | Exception]]:
-        """One part of each; returns those that ended, with their results or errors.
-
-        With an `error`, it is raised in each of them instead, where they stopped.
-        """
-        ended: list[tuple[str, T | Exception]] = []
-        for key, (parts, own_stream) in list(self._members.items()):
-            try:
-                with own_stream:
-                    if error is None:
-                        next(parts)
-                    else:
-                        parts.throw(error)
-            except StopIteration as end:
-                ended.append((key, end.value))
-            except Exception as failure:
-                ended.append((key, failure))
-            else:
-                continue
-            del self._members[key]
-            self._idle.append(own_stream)
-        return ended
+def _arguments(
+    mdp: MDP, *, policy: ArrayLike | None = None, observers: Observers = (), **settings: Any
+) -> tuple[MDP, Settings, ArrayLike | None, Observers]:
+    """Arguments of `run_in_parts` from those of `solve_policy`; refuses what cannot be run."""
+    given = {name: value for name, value in settings.items() if value is not None}
+    if policy is not None:
+        mdp.check_policy(policy)
+    return mdp, Settings(**given), policy, observers

@@ -10,7 +10,7 @@ from . import problems
 from .kernels import reference
 from .metric import solve_metric
 from .model import MDP
-from .operator import MetricOperator
+from .operators import metric_operator
 from .transport import Exact, Independent, KLBall, Sinkhorn, Transport
 
 
@@ -22,7 +22,7 @@ def _agrees(mdp: MDP, transport: Transport, rng: np.random.Generator) -> bool:
     np.fill_diagonal(d, 0.0)
     P = chain.rows.matrix().toarray()
     swept = np.array(d)
-    MetricOperator(chain, transport).sweep(swept, 1e-9)
+    metric_operator(chain, transport).sweep(swept, 1e-9)
     for _ in range(5):
         s, t = sorted(rng.choice(chain.n_states, 2, replace=False))
         W = reference.transport(transport, d, P[s], P[t])

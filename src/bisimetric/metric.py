@@ -1,4 +1,4 @@
-"""Bisimulation metrics: fixed points of the operators F in `operator`, with their errors.
+"""Bisimulation metrics: fixed points of the operators F in `operators`, with their errors.
 
 Where the transport is non-expansive in d, F is a c_T-contraction and has one fixed point d~. Let d' be one computed
 sweep from d, ρ = ‖d' − d‖∞, and let e bound the error of a computed transport. Then
@@ -31,12 +31,13 @@ from .certificates import Certificate
 from .lumping import Lumping, expanded
 from .lumping import lump as find_classes
 from .model import MDP, Chain
-from .operator import (
+from .operators import (
     MetricOperator,
     check_match,
     check_reward_weight,
     check_transition_weight,
     comparison_groups,
+    metric_operator,
     value_gap,
 )
 from .transport import Exact, Transport
@@ -199,7 +200,7 @@ def solve_metric(
     comparison_groups(model, match_name)  # refuses labels that do not tell choices apart
     lumping, lump_error = _lumped(model, way, match_name, keep, c_R, c_T, tol, lump)
     subject = model if lumping is None else _quotient(model, lumping)
-    operator = MetricOperator(
+    operator = metric_operator(
         subject, way, match=match, reward_weight=c_R, transition_weight=c_T, keep=keep, warm_state=warm_state,
         device=device, dtype=dtype,
     )  # fmt: skip

@@ -19,10 +19,8 @@ A run ends at a step count, at a target bound, when nothing changes any more, or
 from __future__ import annotations
 
 import time
-from collections import deque
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
-from enum import Enum
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -30,139 +28,23 @@ from numpy.typing import ArrayLike, NDArray
 
 from . import certificates
 from .aggregation import Aggregation, EpsilonCover, Partition
-from .batch import Batch, Parts, finished
 from .certificates import Certificate
 from .lumping import Lumping, expanded
 from .lumping import lump as lump_states
 from .model import MDP
-from .operator import MetricOperator
-from .schedules import Constant, StepSize
+from .operators import metric_operator
+from .parts import Parts, finished
+from .policy_run import LoopState, PolicyRun, RunStatus, Settings, Step
+from .schedules import StepSize
 from .transport import Exact, Transport
 from .values import abstract_values, choice_values, first_choices, optimal_backup, optimal_values, policy_values
 
 Floats = NDArray[np.float64]
+Observers = tuple[Callable[[Step], None], ...]
 
 _NOISE_TRIES = 400
 _NOISE_STEP = 1.25
 _TIE = 1e-10  # values closer than this part of the largest one are tied
-
-
-class RunStatus(Enum):
-    """How a run ended; the text says what to do."""
-
-    STEPS = "all steps done: give more steps to go on"
-    TARGET = "the certified bound reached the target"
-    SETTLED = "nothing changes any more"
-    INTERRUPTED = "interrupted: the policy so far is returned; a run folder can be resumed"
-
-
-@dataclass(frozen=True)
-class Settings:
-    """Settings of a run; see `solve_policy`."""
-
-    transport: Transport = field(default_factory=Exact)
-    aggregation: Aggregation = field(default_factory=lambda: EpsilonCover(0.1))
-    step_size: StepSize = field(default_factory=lambda: Constant(1.0))
-    sweeps: int = 28
-    warm: bool = True
-    greedy_noise: tuple[float, float] | None = None
-    steps: int = 500
-    seed: int = 0
-    target: float | None = None
-    early_stop: float = 1e-3
-    optimum: bool = True
-    lump: bool | None = None
-    device: str = "cpu"
-    dtype: str = "float64"
-
-    def __post_init__(self) -> None:
-        if self.sweeps < 1:
-            raise ValueError(f"sweeps (n) must be at least 1; got {self.sweeps}.")
-        if self.steps < 1:
-            raise ValueError(f"steps must be at least 1; got {self.steps}.")
-        if self.seed < 0:
-            raise ValueError(f"seed must not be negative; got {self.seed}.")
-        if self.early_stop < 0.0:
-            raise ValueError(f"early_stop must not be negative; got {self.early_stop}.")
-        if self.target is not None and not self.target > 0.0:
-            raise ValueError(f"target must be positive; got {self.target}.")
-        if self.greedy_noise is not None:
-            low, high = self.greedy_noise
-            if not 0.0 <= low < high:
-                raise ValueError(f"greedy_noise must be (low, high) with 0 ≤ low < high; got {self.greedy_noise}.")
-
-
-@dataclass(frozen=True)
-class Step:
-    """What happened in one step; all about π_k and the metric used in it."""
-
-    k: int
-    error: float | None  # ‖V* − V^π‖∞
-    bound: float  # certified: ≥ error
-    metric_gap: float  # max |d̂ − |ΔV^π||
-    n_classes: int
-    diameter: float  # largest d̂ inside a class
-    delta: float  # ‖T_{π_g} Ṽ_Φ − T Ṽ_Φ‖∞
-    alpha: float
-    sweeps: int
-    change: float  # of the last sweep
-    iterations: int  # pivots or scalings over all pairs
-    abstract_error: float  # certified bound on ‖V^π − Ṽ_Φ‖∞
-    nmi: float | None  # against the known classes
-    purity: float | None
-    seconds: float
-    metric_seconds: float
-
-
-@dataclass
-class LoopState:
-    """Everything that the next step depends on. Belongs to one run."""
-
-    k: int
-    policy: Floats  # [N], π_k
-    measured: Floats  # [N], the policy whose chain the operator is on
-    distance: NDArray[Any]  # [S, S]
-    operator: MetricOperator
-    rng: np.random.Generator
-    noise: float  # σ
-    value: Floats  # [S], V^π_k or a start for it
-    partition: Partition
-    abstract_value: Floats  # [S], Ṽ_Φ of the last step
-    settled: bool = False
-
-
-@dataclass(frozen=True, eq=False)
-class PolicyRun:
-    """The result of a run.
-
-    Attributes:
-        policy: per choice [N]. value: V^π [S].
-        partition, distance, abstract_value: of the last step.
-        history: one `Step` per step.
-        certificate: the best rigorous bound on ‖V* − V^π‖∞ and its source.
-        theorems: the paper's bounds for this run, with the conditions that fail.
-        optimal_value: V* [S], where wanted. status: how it ended.
-    """
-
-    policy: Floats
-    value: Floats
-    partition: Partition
-    distance: NDArray[Any]
-    abstract_value: Floats
-    history: tuple[Step, ...]
-    certificate: Certificate
-    theorems: tuple[Certificate, ...]
-    status: RunStatus
-    optimal_value: Floats | None
-
-    @property
-    def error(self) -> float | None:
-        """‖V* − V^π‖∞, where V* was wanted."""
-        return None if self.optimal_value is None else float(np.abs(self.optimal_value - self.value).max())
-
-    def curve(self, name: str) -> Floats:
-        """One quantity of the history as an array, such as curve("error")."""
-        return np.array([getattr(step, name) for step in self.history], dtype=np.float64)
 
 
 def solve_policy(
@@ -181,7 +63,7 @@ def solve_policy(
     optimum: bool = True,
     lump: bool | None = None,
     policy: ArrayLike | None = None,
-    observers: tuple[Callable[[Step], None], ...] = (),
+    observers: Observers = (),
     device: str = "cpu",
     dtype: str = "float64",
 ) -> PolicyRun:
@@ -212,75 +94,10 @@ def solve_policy(
         transport or defaults.transport, aggregation or defaults.aggregation, step_size or defaults.step_size, sweeps,
         warm, greedy_noise, steps, seed, target, early_stop, optimum, lump, device, dtype,
     )  # fmt: skip
-    return finished(_run_in_parts(mdp, settings, policy, observers))
+    return finished(run_in_parts(mdp, settings, policy, observers))
 
 
-def solve_policies(
-    mdp: MDP,
-    variants: Iterable[Mapping[str, Any]],
-    *,
-    side_by_side: int = 8,
-    device: str = "cpu",
-    **common: Any,
-) -> list[PolicyRun]:
-    """Run `solve_policy` several times, as one batch: other seeds, other settings, other models.
-
-    On a GPU the runs go on side by side: the host works for one while the device sweeps for the others. On the CPU they
-    go on in turn, step by step, as each uses all threads. Results are those of single runs; only the seconds in their
-    histories include the time of others.
-
-    Args:
-        mdp: the model.
-        variants: for each run, what is different from `common`: arguments of `solve_policy` by name, such as
-            [{"seed": s} for s in range(10)]; "mdp" for another model.
-        side_by_side: how many runs go on at a time. Each needs its own memory.
-        device: "cpu" or "cuda", for all. common: arguments of `solve_policy` for all.
-
-    Returns:
-        One `PolicyRun` per variant. Ctrl-C ends all of them with status INTERRUPTED and what was done.
-    """
-    if side_by_side < 1:
-        raise ValueError(f"side_by_side must be at least 1; got {side_by_side}.")
-    runs = [_arguments(device=device, **{"mdp": mdp, **common, **changes}) for changes in variants]
-    waiting = deque(enumerate(runs))
-    found: dict[str, PolicyRun] = {}
-    batch: Batch[PolicyRun] = Batch(side_by_side, device)
-    stop: type[BaseException] | None = None
-    while waiting or len(batch):
-        try:
-            while waiting and not batch.full:
-                number, arguments = waiting[0]
-                batch.add(str(number), _run_in_parts(*arguments))
-                waiting.popleft()
-            for name, outcome in batch.go_on(stop):
-                if isinstance(outcome, Exception):
-                    raise outcome
-                found[name] = outcome
-                if outcome.status is RunStatus.INTERRUPTED:
-                    stop = KeyboardInterrupt
-        except KeyboardInterrupt:
-            if stop is not None:  # a second one
-                raise
-            stop = KeyboardInterrupt
-    if len(found) < len(runs):  # one was lost to Ctrl-C just as it ended
-        raise KeyboardInterrupt
-    return [found[str(number)] for number in range(len(runs))]
-
-
-Observers = tuple[Callable[[Step], None], ...]
-
-
-def _arguments(
-    mdp: MDP, *, policy: ArrayLike | None = None, observers: Observers = (), **settings: Any
-) -> tuple[MDP, Settings, ArrayLike | None, Observers]:
-    """Arguments of `_run_in_parts` from those of `solve_policy`; refuses what cannot be run."""
-    given = {name: value for name, value in settings.items() if value is not None}
-    if policy is not None:
-        mdp.check_policy(policy)
-    return mdp, Settings(**given), policy, observers
-
-
-def _run_in_parts(mdp: MDP, settings: Settings, policy: ArrayLike | None, observers: Observers) -> Parts[PolicyRun]:
+def run_in_parts(mdp: MDP, settings: Settings, policy: ArrayLike | None, observers: Observers) -> Parts[PolicyRun]:
     """`solve_policy`, stopping once it is set up and wherever it would wait for a device."""
     small, lumping, start = reduced(mdp, settings, policy)
     best_value = optimal_values(small)[0] if settings.optimum else None
@@ -351,7 +168,7 @@ def first_state(mdp: MDP, settings: Settings, policy: ArrayLike | None = None) -
     """The state before the first step: d̂ = 0 and the maximum-entropy policy, unless one is given."""
     weights = mdp.uniform_policy() if policy is None else mdp.check_policy(policy)
     settings.step_size(1, gamma=mdp.gamma, sweeps=settings.sweeps, p=_order(settings.transport))  # may refuse
-    operator = MetricOperator(mdp.under(weights), settings.transport, device=settings.device, dtype=settings.dtype)
+    operator = metric_operator(mdp.under(weights), settings.transport, device=settings.device, dtype=settings.dtype)
     n = mdp.n_states
     return LoopState(
         0, weights, weights, operator.engine.xp.zeros((n, n), operator.engine.dtype), operator,

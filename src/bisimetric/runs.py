@@ -36,8 +36,8 @@ from numpy.typing import ArrayLike
 from . import atomic, policy_iteration
 from .aggregation import Partition
 from .model import MDP
-from .operator import MetricOperator
-from .policy_iteration import LoopState, PolicyRun, RunStatus, Settings, Step
+from .operators import metric_operator
+from .policy_run import LoopState, PolicyRun, RunStatus, Settings, Step
 from .values import optimal_values
 
 VERSION = 1
@@ -237,7 +237,7 @@ def _restore(folder: Path, mdp: MDP, settings: Settings) -> LoopState | None:
     try:
         with np.load(path, allow_pickle=False) as archive:
             data = {name: archive[name] for name in archive.files}
-        operator = MetricOperator(
+        operator = metric_operator(
             mdp.under(data["measured"]), settings.transport, device=settings.device, dtype=settings.dtype
         )
         operator.evaluator.load({name[5:]: array for name, array in data.items() if name.startswith("kept_")})

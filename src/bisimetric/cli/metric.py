@@ -30,7 +30,7 @@ from .inputs import (
 if TYPE_CHECKING:
     from ..metric import MetricSolution, Progress
     from ..model import MDP
-    from ..operator import MetricOperator
+    from ..operators import MetricOperator
 
 
 class _Bar:
@@ -204,13 +204,13 @@ def info(
     json: Json = False,
 ) -> int:
     """Describe a model: sizes, successors, rewards, and what a metric would cost in time and memory."""
-    from ..operator import MetricOperator
+    from ..operators import metric_operator
     from ..transport import Exact
 
     mdp = load_model(model, any_discount(model, gamma), reward, costs, constants)
     sizes, counts = mdp.rows.sizes, mdp.choice_ptr[1:] - mdp.choice_ptr[:-1]
     chain = mdp.under(mdp.uniform_policy())
-    operator = MetricOperator(chain, Exact(), warm_state=False)
+    operator = metric_operator(chain, Exact(), warm_state=False)
     kept = Exact().kept_size(operator.family)
     sweep_seconds = _sample_sweep(operator)
     pairs = mdp.n_states * (mdp.n_states - 1) // 2

@@ -30,7 +30,7 @@ from .inputs import (
 if TYPE_CHECKING:
     from ..aggregation import Aggregation
     from ..model import MDP
-    from ..policy_iteration import PolicyRun, Settings, Step
+    from ..policy_run import PolicyRun, Settings, Step
     from ..schedules import StepSize
 
 # Settings of a run as text, with the values used where none are given.
@@ -92,7 +92,7 @@ def parse_band(text: str) -> tuple[float, float] | None:
 
 def make_settings(chosen: dict[str, Any]) -> Settings:
     """Settings from their texts."""
-    from ..policy_iteration import Settings
+    from ..policy_run import Settings
 
     return Settings(
         parse_transport(chosen["transport"]), _aggregation(chosen), parse_step_size(chosen["alpha"]), chosen["sweeps"],
@@ -270,7 +270,7 @@ class _Display:
 def _report(mdp: MDP, result: PolicyRun, folder: Path, pictures: bool, as_json: bool) -> int:
     from .. import runs
     from ..pictures import available, draw
-    from ..policy_iteration import RunStatus
+    from ..policy_run import RunStatus
 
     interrupted = result.status is RunStatus.INTERRUPTED
     drawn = []

@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 
 from .. import policy_iteration, problems
 from ..aggregation import Aggregation
-from ..batch import Parts, finished
 from ..kernels.select import engine
 from ..model import MDP
-from ..operator import MetricOperator
-from ..policy_iteration import LoopState, Settings, Step
+from ..operators import metric_operator
+from ..parts import Parts, finished
+from ..policy_run import LoopState, RunStatus, Settings, Step
 from ..schedules import StepSize
 from ..transport import Exact, Family, Independent, Sinkhorn, Transport
 from ..values import optimal_values
@@ -83,7 +83,7 @@ class PolicyJob:
         best_value, _ = optimal_values(mdp)
         state = policy_iteration.first_state(mdp, settings)
         if not self.potentials:
-            state.operator = MetricOperator(
+            state.operator = metric_operator(
                 mdp.under(state.policy), self.transport, warm_state=False, device=device, dtype=settings.dtype
             )
         history: list[Step] = []
@@ -92,7 +92,7 @@ class PolicyJob:
             history.append((yield from policy_iteration.step_in_parts(mdp, settings, state, best_value)))
             if history[-1].k in self.probes:
                 boxes.append(_slack(state))
-        final = policy_iteration.finish(mdp, settings, state, history, policy_iteration.RunStatus.STEPS, best_value)
+        final = policy_iteration.finish(mdp, settings, state, history, RunStatus.STEPS, best_value)
         curves = {
             name: np.array([np.nan if (x := getattr(step, name)) is None else x for step in history], np.float64)
             for name in CURVES

@@ -20,7 +20,7 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
-from ..batch import Batch
+from ..parts import Batch
 from ..transport import Exact, Independent
 from . import store
 from .jobs import Arrays, Job, PolicyJob, job_id
