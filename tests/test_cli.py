@@ -302,3 +302,9 @@ def test_help_says_what_every_option_is_for(command, capsys, monkeypatch):
     page = capsys.readouterr().out
     bare = re.findall(r"^│ \*?\s*((?:[A-Z]+ )?--[\w-]+)(?: --[\w-]+)*(?: [A-Z]+)?\s+(?:\[.*)?│$", page, re.MULTILINE)
     assert not bare, f"options without a word of help: {bare}"
+
+
+def test_the_package_can_be_run():
+    command = [sys.executable, "-m", "bisimetric", "info", "problem:chain?n_states=6&n_classes=2", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout)["states"] == 6
