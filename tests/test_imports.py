@@ -37,6 +37,7 @@ ALLOWED: dict[str, set[str]] = {
     "policy_run": {"aggregation", "certificates", "operators", "schedules", "transport"},
     "values": {"aggregation", "kernels.select", "model"},
     "policy_iteration": {
+        "kernels.select",
         "parts",
         "policy_run",
         "model",

@@ -29,6 +29,7 @@ from numpy.typing import ArrayLike, NDArray
 from . import certificates
 from .aggregation import Aggregation, EpsilonCover, Partition
 from .certificates import Certificate
+from .kernels.select import where_it_lives
 from .lumping import Lumping, expanded
 from .lumping import lump as lump_states
 from .model import MDP
@@ -207,8 +208,7 @@ def step_in_parts(
     yield
     measured, sweeps, change, iterations = yield from sweeping
     metric_seconds = time.perf_counter() - measuring - aside
-    stays = getattr(settings.aggregation, "on_device", False)
-    d = measured if stays else operator.on_host(measured)
+    d, kernels = where_it_lives(operator.for_classes(measured, getattr(settings.aggregation, "on_device", False)))
     sizes = None if lumping is None else lumping.sizes
     if sizes is None:
         partition = settings.aggregation(d)
@@ -231,7 +231,7 @@ def step_in_parts(
         k=state.k,
         error=None if best_value is None else float(np.abs(best_value - V).max()),
         bound=residual.error,
-        metric_gap=float(operator.engine.kernels.value_gap(measured, V)),
+        metric_gap=float(kernels.value_gap(d, V)),
         n_classes=partition.n_classes,
         diameter=partition.diameter,
         delta=delta,

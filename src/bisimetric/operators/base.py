@@ -131,8 +131,8 @@ class MetricOperator(ABC):
         """Bounds lower ≤ F_exact(d) ≤ upper [S, S] for a d with zero diagonal, on the host."""
 
     @abstractmethod
-    def on_host(self, d: Any) -> NDArray[Any]:
-        """Distances on the host; they may be overwritten by the next call."""
+    def for_classes(self, d: Any, stays: bool) -> Any:
+        """Distances where classes are found soonest: on the host unless they may stay, until the next call."""
 
     def _blocks_of_labels(self, s0: int, s1: int, fill: Callable[..., None], dtype: Any) -> Any:
         """(group, its first and last row, block of transports) of the actions of states s0 … s1−1, label by label."""

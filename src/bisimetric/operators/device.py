@@ -18,6 +18,7 @@ from .base import MetricOperator, Sweep, Swept, Units
 _UNIT_BYTES = 1 << 28  # work space of one unit of work
 _GRAPHED_UNITS = 8  # units of work up to which the launches of a sweep are kept as a graph
 _SWEEPS_AT_ONCE = 4  # sweeps that are started before the host looks at what they did
+_FEW_STATES = 400  # up to which a copy of the distances and their classes take the host less time than launches
 
 
 class DeviceOperator(MetricOperator):
@@ -33,7 +34,7 @@ class DeviceOperator(MetricOperator):
         self._graph: Any = None
         self._graphs_work = True
         self._started: Any = None
-        self._expected = 0  # sweeps that were needed the last time
+        self._expected = 2 * _SWEEPS_AT_ONCE  # sweeps that were needed the last time
         self._room: Any = self.engine.kernels.HostRoom()
 
     def follow(self, model: Chain) -> None:
@@ -63,10 +64,9 @@ class DeviceOperator(MetricOperator):
             self._home = self.engine.xp.empty_like(start)
         self._home[...] = start  # sweeps work in one place, so that a graph of their launches can be used again
         tally.clear()
-        ahead, done = max(self._expected, 2 * _SWEEPS_AT_ONCE), 0  # first as many as were needed the last time
+        ahead, done = self._expected + 1, 0  # as many as were needed the last time, and one that may change nothing
         while True:
-            for _ in range(1 if evaluator.synchronous else min(ahead, count - done)):
-                self._launch_sweep(stop)
+            self._launch_sweeps(1 if evaluator.synchronous else min(ahead, count - done), stop)
             yield
             seen = tally.read()
             done, ahead = seen.sweeps, _SWEEPS_AT_ONCE
@@ -75,9 +75,8 @@ class DeviceOperator(MetricOperator):
         self._expected = done
         return Swept(self._home.copy(), done, seen.change, seen.iterations)
 
-    def on_host(self, d: Any) -> NDArray[Any]:
-        on_host: NDArray[Any] = self._room.read(d)
-        return on_host
+    def for_classes(self, d: Any, stays: bool) -> Any:
+        return d if stays and self.n_states > _FEW_STATES else self._room.read(d)
 
     def bounds(self, d: NDArray[Any], tol: float) -> tuple[NDArray[Any], NDArray[Any]]:
         self.evaluator.restart()
@@ -94,26 +93,34 @@ class DeviceOperator(MetricOperator):
         self.evaluator.finish()
         return self.engine.to_host(lower), self.engine.to_host(upper)
 
-    def _launch_sweep(self, stop: float) -> None:
-        """Start a sweep of the distances at home: from a graph, once the same sweep was started before."""
-        arrays = self._arrays_in_use()
-        ready = self._graphs_work and self._graph is not None and self._graph[0] == stop
-        if ready and _same(self._graph[1], arrays):
-            self._graph[2].launch()
-            return
-        self._enqueue_sweep(self._home, stop, np.inf)
-        graphed = (
+    def _launch_sweeps(self, count: int, stop: float) -> None:
+        """Start sweeps of the distances at home: from a graph, once the same sweep was started before."""
+        for k in range(count):
+            if self._graph is not None and self._graph[0] == stop and _same(self._graph[1], self._arrays_in_use()):
+                for _ in range(k, count):
+                    self._graph[2].launch()
+                return
+            self._enqueue_sweep(self._home, stop, np.inf)
+            if self._can_be_graphed():
+                self._capture(stop)
+
+    def _can_be_graphed(self) -> bool:
+        evaluator = self.evaluator
+        return (
             self._graphs_work
             and self.match == "chain"
-            and not self.evaluator.synchronous
+            and not evaluator.synchronous
+            and getattr(evaluator, "dense_rows", None) is None
             and len(self._units()) <= _GRAPHED_UNITS
         )
-        if not graphed or getattr(self.evaluator, "dense_rows", None) is not None:
-            return
+
+    def _capture(self, stop: float) -> None:
+        """Keep the launches of a sweep as a graph, where the last one used the same arrays."""
         arrays = self._arrays_in_use()
         if self._started is not None and _same(self._started, arrays):
             graph = self.engine.kernels.captured(lambda: self._enqueue_sweep(self._home, stop, np.inf))
-            self._graph, self._graphs_work = (stop, arrays, graph), graph is not None
+            self._graphs_work = graph is not None
+            self._graph = None if graph is None else (stop, arrays, graph)
         self._started = arrays
 
     def _arrays_in_use(self) -> tuple[Any, ...]:

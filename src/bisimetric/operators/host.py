@@ -51,9 +51,9 @@ class HostOperator(MetricOperator):
         self.evaluator.load(kept)  # bounds only read
         return lower, upper
 
-    def on_host(self, d: Any) -> NDArray[Any]:
-        on_host: NDArray[Any] = d
-        return on_host
+    def for_classes(self, d: Any, stays: bool) -> Any:
+        del stays
+        return d
 
     def _units(self) -> Units:
         """Ranges of states with about equal numbers of pairs and a bounded work space."""
