@@ -2,7 +2,8 @@
 
 The plan of least ⟨ω, C⟩ + λ KL(ω ‖ a⊗b) is ω = diag(x) K diag(y) with K = exp(−C/λ). Scaling makes
 the row sums exact (x = a / K y), looks at the column sums, and corrects y. It converges linearly, and
-slowly where λ is small, so its rate is watched: where too many steps are foreseen, a Newton step on
+slowly where λ is small. So a part of the last change of y is added to each step (Polyak's heavy ball, with weights for
+the rate of the first steps), and the rate is watched: where too many steps are foreseen, a Newton step on
 log y is tried, with the matrix diag(q) − ωᵀ diag(1/a) ω (q: column sums), and is kept only where it
 lowers the error.
 
@@ -19,6 +20,8 @@ from .spanning_tree import MASS, POT
 
 X, Y, Q, STEP, OLD = 0, 1, 2, 3, 4  # rows of the vectors of one problem
 _FIRST_LOOK, _LOOK = 8, 6  # iterations between looks at the rate
+_PLAIN = 2  # steps without momentum, for their rate
+_WATCH = 8  # steps with momentum that must lower the error
 _STEP_CAP = 3.0  # a Newton step changes log y by no more than this
 
 
@@ -96,6 +99,26 @@ def _newton(n, m, kernel, a, b, vec, matrix):
 
 
 @kernel
+def _momentum(rate):
+    """(weight of a step, weight of the last change) for an error of which a plain step leaves at most √rate.
+
+    The first steps lose the fast parts of an error, so the slow ones leave more than their rate says.
+    """
+    root = np.sqrt(1.0 - min(np.sqrt(rate), 0.99))
+    return 4.0 / (1.0 + root) ** 2, ((1.0 - root) / (1.0 + root)) ** 2
+
+
+@kernel
+def _next_scalings(m, b, vec, step, carry):
+    """Correct y by the column sums; the last y goes to vec[OLD]."""
+    for j in range(m):
+        y, plain = vec[Y, j], b[j] / vec[Q, j]
+        moved = y + step * (plain - y) + carry * (y - vec[OLD, j]) if carry > 0.0 else plain
+        vec[OLD, j] = y
+        vec[Y, j] = moved if moved > 0.5 * y else plain  # y must stay positive
+
+
+@kernel
 def scale(n, m, kernel, a, b, vec, matrix, tol, limit, far):
     """Scale until the L1 error of the columns is at most tol; returns (iterations, error).
 
@@ -105,6 +128,7 @@ def scale(n, m, kernel, a, b, vec, matrix, tol, limit, far):
     error = half_steps(n, m, kernel, a, b, vec)
     done = 1
     look, before = _FIRST_LOOK, error
+    step, carry, steps, mark = 1.0, 0.0, 0, error
     while error > tol and done < limit:
         if done >= look:
             # Iterations foreseen at the rate since the last look, against the cost of Newton.
@@ -112,6 +136,7 @@ def scale(n, m, kernel, a, b, vec, matrix, tol, limit, far):
             if np.log(error / tol) / rate > 2 * m and _newton(n, m, kernel, a, b, vec, matrix):
                 before, error = error, half_steps(n, m, kernel, a, b, vec)
                 done += 1 + m // 2
+                carry, steps = 0.0, 0
                 if error < 0.5 * before:
                     look = done  # Newton works: go on with it
                     continue
@@ -126,10 +151,16 @@ def scale(n, m, kernel, a, b, vec, matrix, tol, limit, far):
             low, high = min(low, y), max(high, y)
         if not (low * far > 1.0 and high < far):
             break
-        for j in range(m):
-            vec[Y, j] = b[j] / vec[Q, j]
-        error = half_steps(n, m, kernel, a, b, vec)
-        done += 1
+        _next_scalings(m, b, vec, step, carry)
+        last, error = error, half_steps(n, m, kernel, a, b, vec)
+        done, steps = done + 1, steps + 1
+        if carry == 0.0 and steps == _PLAIN and error < last:
+            step, carry = _momentum(error / last)
+            steps, mark = 0, error
+        elif steps == _WATCH:
+            if not error < mark:
+                carry = 0.0
+            steps, mark = 0, error
     return done, error
 
 

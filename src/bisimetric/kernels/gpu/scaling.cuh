@@ -2,8 +2,8 @@
 //
 // The plan of least ⟨ω, C⟩ + λ KL(ω ‖ a⊗b) is diag(x) K diag(y), K = exp(−C/λ). Work goes on in a kernel
 // exp(log x_i + log y_j − C_ij/λ) that is made anew whenever the scalings leave a safe range, so any λ > 0 will do.
-// Scaling makes the rows exact, looks at the columns and corrects y. Where its rate foresees too many steps, a
-// Newton step on log y is tried and kept where it lowers the error.
+// Scaling makes the rows exact, looks at the columns and corrects y, with a part of its last change. Where the rate
+// foresees too many steps, a Newton step on log y is tried and kept where it lowers the error.
 
 struct Scaling {  // the work space of one pair
   int n, m, ld;  // rows of cost and kernel are ld apart: odd, so that lanes meet different banks
@@ -119,6 +119,35 @@ template <int L> DEVICE int move(const Scaling& s, double& error) {
   return 7;
 }
 
+// How much of the last change of y goes into the next one (Polyak's heavy ball): nothing at first; then weights for an
+// error of which a plain step leaves at most the root of the rate seen; nothing where that does not lower the error.
+template <class T> struct Momentum {
+  T step, carry, mark;
+  int steps;
+  DEVICE Momentum() : step(1), carry(0), mark(0), steps(0) {}
+  DEVICE void stop() { carry = 0; steps = 0; }
+  // The next y after `y`, before which there was `last`, where a plain step leads to `plain`; it stays positive.
+  template <class R> DEVICE R next(R y, R last, R plain) const {
+    if (!(carry > 0)) return plain;
+    const R moved = y + (R)step * (plain - y) + (R)carry * (y - last);
+    return moved > (R)0.5 * y ? moved : plain;
+  }
+  DEVICE void watch(T error, T last) {
+    ++steps;
+    if (!(carry > 0) && steps == 2 && error < last) {
+      const T left = sqrt(error / last), root = sqrt(1 - (left < (T)0.99 ? left : (T)0.99));
+      step = 4 / ((1 + root) * (1 + root));
+      carry = (1 - root) * (1 - root) / ((1 + root) * (1 + root));
+      steps = 0;
+      mark = error;
+    } else if (steps == 8) {
+      if (!(error < mark)) carry = 0;
+      steps = 0;
+      mark = error;
+    }
+  }
+};
+
 // Scale until the L1 error of the columns is at most tol, from s.y. Stops early where a scaling would leave
 // [1/far, far] or the limit is reached. Rows are exact on return.
 template <int L> DEVICE int scale(const Scaling& s, double tol, int limit, double far, double& error) {
@@ -126,12 +155,14 @@ template <int L> DEVICE int scale(const Scaling& s, double tol, int limit, doubl
   int done = 1, look = 8;
   double before = error;
   bool works = false;  // Newton: then it goes on
+  Momentum<double> momentum;
   while (error > tol && done < limit) {
     if (done >= look) {
       const double rate = log(fmax(before / error, 1.0 + 1e-9)) / 6.0;
       if ((works || log(error / tol) / rate > s.m) && newton<L>(s)) {
         before = error;
         done += s.m / 2 + move<L>(s, error);
+        momentum.stop();
         works = error < 0.5 * before;
         if (works) { look = done; continue; }
       }
@@ -148,9 +179,15 @@ template <int L> DEVICE int scale(const Scaling& s, double tol, int limit, doubl
     low = smallest<L>(low);
     high = largest<L>(high);
     if (!(low * far > 1.0 && high < far)) break;
-    for (int j = lane_of(L); j < s.m; j += L) s.y[j] = s.b[j] / s.q[j];
+    for (int j = lane_of(L); j < s.m; j += L) {
+      const double y = s.y[j];
+      s.y[j] = momentum.next(y, s.old[j], s.b[j] / s.q[j]);
+      s.old[j] = y;
+    }
     sync<L>();
+    const double last = error;
     error = half_steps<L>(s);
+    momentum.watch(error, last);
     ++done;
   }
   return done;

@@ -446,7 +446,7 @@ DEVICE void warp_pairs(const Pairs& q, const u32* extents, Tally* tally, const r
 #pragma unroll
       for (int i = 0; i < W; ++i) t[i] = tile[i][place];
     }
-    real sums = 0, x = 1, y = 1;
+    real sums = 0, x = 1, y = 1, last_y = 1;
 #pragma unroll
     for (int i = 0; i < W; ++i) sums += t[i];
     __syncwarp();
@@ -459,6 +459,7 @@ DEVICE void warp_pairs(const Pairs& q, const u32* extents, Tally* tally, const r
     float error = l1_error(in_column ? (float)fabs(sums - pb) : 0.0f, units), before = error;  // over tol
     int done = 1, look = FIRST_LOOK, in_vain = 0;
     bool newton = false;
+    Momentum<float> momentum;
     while (error > 1.0f && done < limit) {
       if (done >= look) {
         const float speed = logf(fmaxf(before / error, 1.0f + 1e-6f)) / (float)LOOK;
@@ -467,6 +468,7 @@ DEVICE void warp_pairs(const Pairs& q, const u32* extents, Tally* tally, const r
         before = error;
       }
       if (newton) {  // the plan becomes the kernel, and a Newton step the first scaling
+        momentum.stop();
         if (lane < W) {
 #pragma unroll
           for (int j = 0; j < W; ++j) tile[lane][j] = k[j] * x * ys[j];
@@ -515,14 +517,18 @@ DEVICE void warp_pairs(const Pairs& q, const u32* extents, Tally* tally, const r
         }
         continue;
       }
-      y = pb > 0 ? pb * inverse(sums) : 0;
+      const real next_y = pb > 0 ? momentum.next(y, last_y, pb * inverse(sums)) : 0;
+      last_y = y;
+      y = next_y;
       ys[lane] = y;
       __syncwarp();
       x = pa > 0 ? pa * inverse(dot<W>(k, ys)) : 0;
       xs[lane] = x;
       __syncwarp();
       sums = dot<W>(t, xs);
+      const float last = error;
       error = l1_error(in_column ? (float)fabs(sums * y - pb) : 0.0f, units);
+      momentum.watch(error, last);
       ++done;
     }
     iterations += done;
