@@ -501,8 +501,8 @@ REASONS: dict[str, str] = {
     "8b": _ALIKE,
     "8c": _ALIKE,
     "8e": "The budget is large enough for every λ: all find the same policies.",
-    "9c": "In the end both sweep little more than once a step, but at λ = 0.1 a pair still needs about 40 scalings and "
-    "at λ = 1 about 5. On a GPU, where the rest of a step counts for more, λ = 0.1 takes half as long again.",
+    "9c": "In the end both sweep little more than once a step, but at λ = 0.1 a pair still needs about 17 scalings and "
+    "at λ = 1 about 3. On a GPU, where the rest of a step counts for more, λ = 0.1 takes a fifth longer.",
     "11b": "After the first step the policy changes along the whole chain, and n = 5 sweeps reach five classes back: "
     "the lower quartile is below 0 at the second step (with 20 classes at the third too) and above it soon after.",
     "12f": "The budget is large enough for every λ: all find policies of nearly the same value.",
