@@ -136,7 +136,7 @@ def large_steps(n: int) -> None:
     row(f"API(1/4) step, Garnet S = {n:,}, A = 2, b = 4, λ = 1, float32, steps 2 to 4", "none",
         f"{1e3 * seconds.mean():.0f} ms with {run.curve('sweeps')[1:].mean():.1f} sweeps and "
         f"{run.curve('n_classes')[1:].mean():.0f} classes a step, of which {1e3 * (seconds - metric).mean():.0f} ms "
-        "are not sweeps (classes on the device, values and improvement on the host)")  # fmt: skip
+        "are not sweeps (classes and values on the device, improvement on the host)")  # fmt: skip
 
 
 def sampled(chain: bm.Chain, transport: bm.Transport, d: Any, after: Any, count: int) -> float:

@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import re
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -154,6 +155,36 @@ def test_units_keep_their_order_and_their_errors(count):
         select.run_all(fail_at_three, range(400))
     assert at_work == [3]
     assert select.run_all(abs, [-1, -2]) == [1, 2]
+    nested = select.run_all(lambda k: select.run_all(lambda j: k * j, range(5)), range(6))
+    assert nested == [[k * j for j in range(5)] for k in range(6)]
+
+
+def test_a_stop_while_units_are_handed_out(monkeypatch):
+    """No unit begins once the interrupt is out, and none is left at work."""
+    bm.set_threads(3)
+    at_work, begun = [], []
+
+    class Interrupted(ThreadPoolExecutor):
+        def submit(self, *arguments):
+            if not self._threads:
+                return super().submit(*arguments)
+            while not begun:
+                time.sleep(0.001)
+            raise KeyboardInterrupt
+
+    def unit(k):
+        begun.append(k)
+        at_work.append(k)
+        time.sleep(0.02)
+        at_work.remove(k)
+
+    monkeypatch.setattr(select, "_POOLS", {3: Interrupted(3)})
+    with pytest.raises(KeyboardInterrupt):
+        select.run_all(unit, range(100))
+    assert at_work == []
+    count = len(begun)
+    time.sleep(0.1)
+    assert len(begun) == count < 100
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")

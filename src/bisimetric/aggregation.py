@@ -115,7 +115,8 @@ class Partition:
 class Aggregation(Protocol):
     """A rule that makes a partition from distances [S, S].
 
-    Rules with an attribute `on_device` that is true take distances on a GPU as they are; others get a copy on the host.
+    Rules with an attribute `on_device` that is true take distances on a GPU as they are; others get a copy on the host,
+    which is theirs until the next step.
     """
 
     def __call__(self, distance: NDArray[Any], /) -> Partition: ...

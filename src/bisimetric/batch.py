@@ -36,13 +36,14 @@ def solve_policies(
         device: "cpu" or "cuda", for all. common: arguments of `solve_policy` for all.
 
     Returns:
-        One `PolicyRun` per variant. Ctrl-C ends all of them with status INTERRUPTED and what was done.
+        One `PolicyRun` per variant. Ctrl-C ends all that have begun with status INTERRUPTED and what was done; the
+        others, which are the last ones, are left out. An error of one ends all.
     """
     if side_by_side < 1:
         raise ValueError(f"side_by_side must be at least 1; got {side_by_side}.")
     runs = [_arguments(device=device, **{"mdp": mdp, **common, **changes}) for changes in variants]
     waiting = deque(enumerate(runs))
-    found: dict[str, PolicyRun] = {}
+    found: dict[int, PolicyRun] = {}
     batch: Batch[PolicyRun] = Batch(side_by_side, device)
     stop: type[BaseException] | None = None
     while waiting or len(batch):
@@ -54,16 +55,16 @@ def solve_policies(
             for name, outcome in batch.go_on(stop):
                 if isinstance(outcome, Exception):
                     raise outcome
-                found[name] = outcome
+                found[int(name)] = outcome
                 if outcome.status is RunStatus.INTERRUPTED:
                     stop = KeyboardInterrupt
         except KeyboardInterrupt:
             if stop is not None:  # a second one
                 raise
             stop = KeyboardInterrupt
-    if len(found) < len(runs):  # one was lost to Ctrl-C just as it ended
-        raise KeyboardInterrupt
-    return [found[str(number)] for number in range(len(runs))]
+        if stop is not None:
+            waiting.clear()
+    return [found[number] for number in sorted(found)]
 
 
 def _arguments(

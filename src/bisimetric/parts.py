@@ -38,6 +38,7 @@ class Batch(Generic[T]):
         self._size, self._device = size, device
         self._idle: list[Any] = []  # streams that are used again, with the memory that CuPy holds for each
         self._members: dict[str, tuple[Parts[T], Any]] = {}
+        self._ended: list[tuple[str, T | Exception]] = []  # kept here, so that Ctrl-C in a round loses none
 
     def __len__(self) -> int:
         return len(self._members)
@@ -48,17 +49,17 @@ class Batch(Generic[T]):
 
     def add(self, key: str, parts: Parts[T]) -> None:
         """Take in a work and do its first part; results come with its key. The batch must not be full."""
-        own_stream = self._idle.pop() if self._idle else stream(self._device)
-        with own_stream:
+        if not self._idle:
+            self._idle.append(stream(self._device))
+        with self._idle[-1]:
             next(parts)
-        self._members[key] = parts, own_stream
+        self._members[key] = parts, self._idle.pop()
 
     def go_on(self, error: type[BaseException] | None = None) -> list[tuple[str, T | Exception]]:
         """One part of each; returns those that ended, with their results or errors.
 
         With an `error`, it is raised in each of them instead, where they stopped.
         """
-        ended: list[tuple[str, T | Exception]] = []
         for key, (parts, own_stream) in list(self._members.items()):
             try:
                 with own_stream:
@@ -67,11 +68,11 @@ class Batch(Generic[T]):
                     else:
                         parts.throw(error)
             except StopIteration as end:
-                ended.append((key, end.value))
+                self._ended.append((key, end.value))
             except Exception as failure:
-                ended.append((key, failure))
+                self._ended.append((key, failure))
             else:
                 continue
-            del self._members[key]
-            self._idle.append(own_stream)
+            self._idle.append(self._members.pop(key)[1])
+        ended, self._ended = self._ended, []
         return ended

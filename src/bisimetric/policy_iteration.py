@@ -38,7 +38,15 @@ from .parts import Parts, finished
 from .policy_run import LoopState, PolicyRun, RunStatus, Settings, Step
 from .schedules import StepSize
 from .transport import Exact, Transport
-from .values import abstract_values, choice_values, first_choices, optimal_backup, optimal_values, policy_values
+from .values import (
+    abstract_values,
+    choice_values,
+    first_choices,
+    optimal_backup,
+    optimal_values,
+    policy_values,
+    solved_on_host,
+)
 
 Floats = NDArray[np.float64]
 Observers = tuple[Callable[[Step], None], ...]
@@ -115,7 +123,14 @@ def run_in_parts(mdp: MDP, settings: Settings, policy: ArrayLike | None, observe
             status = end_of(settings, state, step)
     except KeyboardInterrupt:
         status = RunStatus.INTERRUPTED
-    return lifted(mdp, lumping, finish(small, settings, state, history, status, best_value))
+
+    def result(status: RunStatus) -> PolicyRun:
+        return lifted(mdp, lumping, finish(small, settings, state, history, status, best_value))
+
+    try:
+        return result(status)
+    except KeyboardInterrupt:  # one that comes just now loses nothing
+        return result(RunStatus.INTERRUPTED)
 
 
 def reduced(mdp: MDP, settings: Settings, policy: ArrayLike | None) -> tuple[MDP, Lumping | None, Floats]:
@@ -188,7 +203,9 @@ def advance(
 def step_in_parts(
     mdp: MDP, settings: Settings, state: LoopState, best_value: Floats | None, lumping: Lumping | None = None
 ) -> Parts[Step]:
-    """One step of the loop; changes `state` only once all of it is known. Stops wherever it would wait for a device.
+    """One step of the loop; changes `state` (but for its noise) only once all of it is known.
+
+    Stops before it waits for the sweeps of a device.
 
     Where `mdp` is the quotient of a lumping, its states count as often as they stand for states.
     """
@@ -200,11 +217,15 @@ def step_in_parts(
     operator.follow(chain)
     sweeping = operator.sweeps(start if settings.warm else operator.engine.xp.zeros_like(start), settings.sweeps,
                                settings.early_stop)  # fmt: skip
-    next(sweeping)
+    solved = solved_on_host(chain)
+    if solved:
+        next(sweeping)  # a device sweeps while the host solves
     launched = time.perf_counter()
-    V, V_error = policy_values(chain, state.value, operator.engine)  # a device sweeps while the host does this
+    V, V_error = policy_values(chain, state.value, operator.engine)
     residual = certify(mdp, V, V_error)
     aside = time.perf_counter() - launched
+    if not solved:
+        next(sweeping)  # values that a device iterates would wait for its sweeps
     yield
     measured, sweeps, change, iterations = yield from sweeping
     metric_seconds = time.perf_counter() - measuring - aside

@@ -14,10 +14,15 @@ Floats = NDArray[np.float64]
 _DENSE_SOLVE = 500  # unknowns up to which values are found by a dense solve
 
 
+def solved_on_host(chain: Chain) -> bool:
+    """Whether the values of the chain are found by a dense solve on the host."""
+    return chain.n_states <= _DENSE_SOLVE
+
+
 def policy_values(chain: Chain, start: Floats, on: Engine | None = None) -> tuple[Floats, float]:
     """(V^π, a bound on its error): a dense solve for few states, iteration from `start` on an engine for many."""
     n = chain.n_states
-    if n > _DENSE_SOLVE:
+    if not solved_on_host(chain):
         return _iterated(chain, np.arange(n), np.ones(n), start, on)
     V = _solved(chain, np.arange(n), np.ones(n))
     backup = chain.rewards + chain.gamma * (chain.rows.matrix() @ V)
@@ -40,8 +45,9 @@ def abstract_values(
 def _iterated(
     chain: Chain, labels: NDArray[np.int64], shares: Floats, start: Floats, on: Engine | None
 ) -> tuple[Floats, float]:
-    """(values of the chain averaged over classes [K], a bound on their error), by iteration."""
-    rows, gamma, scale = chain.rows, chain.gamma, max(float(np.abs(chain.rewards).max()), 1e-300)
+    """(values of the chain averaged over classes [K], a bound on their error where classes are states), iterated."""
+    rows, gamma = chain.rows, chain.gamma
+    scale = max(float(np.abs(chain.rewards).max()), (1.0 - gamma) * float(np.abs(start).max()), 1e-300)
     limit = max(1e-11, 1e-15 / (1.0 - gamma)) * scale  # rounding may keep changes above much less than the second
     V, change = (on or engine("cpu", "float64")).kernels.averaged_values(
         rows.indptr, rows.indices, rows.probs, chain.rewards, labels, shares, gamma, start, limit

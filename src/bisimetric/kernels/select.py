@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from contextlib import nullcontext
 from dataclasses import dataclass
 from types import ModuleType
@@ -16,6 +17,7 @@ import numpy as np
 _THREADS: int | None = None
 _BLAS: Any = None
 _POOLS: dict[int, ThreadPoolExecutor] = {}
+_THREAD = threading.local()  # whether a thread is one of these
 
 
 def set_threads(count: int | None) -> None:
@@ -87,7 +89,7 @@ def where_it_lives(array: Any) -> tuple[Any, ModuleType]:
     if not hasattr(array, "__cuda_array_interface__"):
         return np.asarray(array), engine("cpu", "float64").kernels
     on_device = engine("cuda", "float64")
-    there = on_device.xp.asarray(array)
+    there = on_device.xp.ascontiguousarray(array)
     return there if there.dtype in (np.float64, np.float32) else there.astype(np.float64), on_device.kernels
 
 
@@ -109,12 +111,13 @@ def run_all(task: Callable[[Any], Any], units: Iterable[Any]) -> list[Any]:
     """
     work = list(units)
     count = min(threads(), len(work))
-    if count <= 1:
+    if count <= 1 or getattr(_THREAD, "serves", False):
         return [task(unit) for unit in work]
     results: list[Any] = [None] * len(work)
     left = deque(range(len(work)))
 
     def serve() -> None:
+        _THREAD.serves = True
         while True:
             try:
                 k = left.popleft()
@@ -122,8 +125,10 @@ def run_all(task: Callable[[Any], Any], units: Iterable[Any]) -> list[Any]:
                 return
             results[k] = task(work[k])
 
-    futures = [_pool(threads()).submit(serve) for _ in range(count)]
+    futures: list[Future[None]] = []
     try:
+        for _ in range(count):
+            futures.append(_pool(threads()).submit(serve))  # one by one: Ctrl-C must find those that have begun
         ended, _ = wait(futures, return_when=FIRST_EXCEPTION)
         for future in ended:
             future.result()
