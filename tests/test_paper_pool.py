@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from bisimetric.kernels.select import DeviceError
 from bisimetric.paper import pool, store
 from bisimetric.paper.jobs import SharpnessJob, job_id
 from bisimetric.paper.settings import FULL, QUICK, TEXT
@@ -29,6 +31,8 @@ class Task(SharpnessJob):
         (notes / f"{name}-{tries}").write_text(device)
         if self.what == "raise":
             raise ArithmeticError("two\nlines")
+        if self.what == "device" or (self.what == "device once" and tries == 0):
+            raise DeviceError("out of device memory")
         if self.what == "exit" or (self.what == "exit once" and tries == 0):
             os._exit(7)
         if self.what == "kill" or (self.what == "kill once" and tries == 0):
@@ -65,6 +69,12 @@ class Crew:
             done=self.done.append,
             say=self.said.append,
         )
+
+    def run_together(self, tasks, workers=1):
+        """As on a GPU: three runs of a process side by side."""
+        return pool._run(
+            tasks, workers, 3, 1, self.folder, "cpu", "1.0", self.done.append, self.said.append, math.inf
+        )  # fmt: skip
 
     def tries(self, task):
         return len(list(self.notes.glob(f"{task.what}-{task.seed}-*")))
@@ -124,6 +134,44 @@ def test_one_process_goes_on_after_deaths(crew):
     assert {f.run for f in failures} == {job_id(task) for task in tasks[:2]}
     assert [int(store.load(crew.folder, task)["seed"]) for task in tasks[2:]] == [2, 3]
     assert len(crew.done) == 4
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_deaths_in_company_are_tried_again_alone(crew, workers):
+    work = [crew.task(seed) for seed in range(5)]
+    once, dead, wrong = crew.task(10, "kill once"), crew.task(20, "exit"), crew.task(30, "raise")
+    tasks = [work[0], once, work[1], work[2], dead, wrong, work[3], work[4]]
+    failures = crew.run_together(tasks, workers)
+    assert {f.run for f in failures} == {job_id(dead), job_id(wrong)}
+    assert sorted(map(job_id, crew.done)) == sorted(map(job_id, tasks))  # each is counted once
+    assert all(int(store.load(crew.folder, task)["seed"]) == task.seed for task in (*work, once))
+    assert crew.tries(dead) == 3  # in company, and twice alone
+    assert crew.tries(wrong) <= 2
+
+
+def test_bystanders_keep_their_tries(crew):
+    """One that dies in company by another's fault may still die once by its own."""
+    killers = [crew.task(20, "kill"), crew.task(21, "kill once")]
+    (failure,) = crew.run_together(killers)
+    assert failure.run == job_id(killers[0])
+    assert store.load(crew.folder, killers[1]) is not None
+
+
+def test_a_failed_device_is_left_by_its_process(crew):
+    once, broken = crew.task(1, "device once"), crew.task(2, "device")
+    others = [crew.task(seed) for seed in range(10, 14)]
+    (failure,) = crew.run_together([others[0], once, others[1], broken, others[2], others[3]])
+    assert failure.run == job_id(broken)
+    assert failure.reason == "DeviceError: out of device memory"
+    assert all(store.load(crew.folder, task) is not None for task in (once, *others))
+    assert any("exit status 3" in line for line in crew.said)
+    crew.said.clear()
+    first, last = crew.task(3, "device"), crew.task(15)
+    (failure,) = crew.run([first, last], workers=1)
+    assert failure.run == job_id(first)
+    assert crew.said == []
+    used = {path.name.split("-")[2] for path in crew.notes.glob("*-3-*")}
+    assert str(int(store.load(crew.folder, last)["process"])) not in used
 
 
 def test_nothing_to_do_starts_nothing(crew):

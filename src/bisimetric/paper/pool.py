@@ -1,7 +1,8 @@
 """Runs in parallel processes: each writes its own result, and the parent only keeps count.
 
 Processes are spawned, not forked, so that nothing compiled or threaded is copied into them. On a GPU each has a batch
-of runs. Runs whose process dies are tried once more, each in a process of its own. Timed runs come last, one at a time.
+of runs. Runs whose process dies, or whose device fails in company, are tried again, each in a process of its own. Timed
+runs come last, one at a time.
 """
 
 from __future__ import annotations
@@ -20,12 +21,14 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
+from ..kernels.select import device_failed, set_threads
 from ..parts import Batch
 from ..transport import Exact, Independent
 from . import store
 from .jobs import Arrays, Job, PolicyJob, job_id
 
 _TRIES = 2
+_DEVICE_FAILED = 3  # exit status of a process whose device failed
 _SIDE_BY_SIDE = 4  # runs of a process on a GPU: while the host works for one, the others sweep
 
 
@@ -114,13 +117,14 @@ def _run(
     done: Callable[[Job], None], say: Callable[[str], None], end: float,
 ) -> list[Failure]:  # fmt: skip
     waiting = deque(jobs)
-    tries: dict[str, int] = {}
+    tries: dict[str, int] = {}  # deaths of a process that had this run only
+    suspects: set[str] = set()  # runs whose process died: they are tried again alone
     failures: list[Failure] = []
     crew: list[_Worker] = []
 
     def room(worker: _Worker, job: Job) -> bool:
-        """Whether it can take a job; a run whose process died is tried again in one of its own."""
-        careful = job_id(job) in tries or any(name in tries for name in worker.jobs)
+        """Whether it can take a job; a suspect must be alone."""
+        careful = job_id(job) in suspects or any(name in suspects for name in worker.jobs)
         return len(worker.jobs) < (1 if careful else together)
 
     def hand_out() -> None:
@@ -137,10 +141,12 @@ def _run(
     def died(worker: _Worker) -> None:
         crew.remove(worker)
         worker.process.join()
+        suspects.update(worker.jobs)
         for name, job in worker.jobs.items():
-            tries[name] = tries.get(name, 0) + 1
+            if len(worker.jobs) == 1:
+                tries[name] = tries.get(name, 0) + 1
             reason = f"its process died (exit status {worker.process.exitcode})"
-            if tries[name] < _TRIES:
+            if tries.get(name, 0) < _TRIES:
                 say(f"{name}: {reason}; trying once more.")
                 waiting.append(job)
             else:
@@ -157,13 +163,17 @@ def _run(
             ready = wait([worker.pipe for worker in crew if worker.jobs], timeout=1.0)
             for worker in [w for w in crew if w.pipe in ready]:
                 try:
-                    name, error = worker.pipe.recv()
+                    name, error, leaves = worker.pipe.recv()
                 except (EOFError, OSError):  # the process is gone
                     died(worker)
                     continue
                 if error is not None:
                     failures.append(Failure(name, error))
-                done(worker.jobs.pop(name))
+                job = worker.jobs.pop(name)
+                if leaves:  # its device failed: the next run gets a fresh process
+                    crew.remove(worker)
+                    worker.stop()
+                done(job)
     finally:
         for worker in crew:
             worker.stop()
@@ -175,36 +185,38 @@ def _serve(
 ) -> None:
     """What a process does: runs, up to so many side by side, until told to stop."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
-    from ..kernels.select import set_threads
-
     set_threads(threads)
     batch: Batch[Arrays] = Batch(together, device)
     jobs: dict[str, Job] = {}
+    broken = False
     try:
-        while True:
+        while not broken:
+            outcomes: list[tuple[str, Arrays | Exception]] = []
             while not batch.full and (not jobs or pipe.poll()):
                 job = pipe.recv()
                 jobs[job_id(job)] = job
                 try:
                     batch.add(job_id(job), job.parts(job.on or device))
                 except Exception as error:
-                    pipe.send((job_id(job), _words(error)))
-                    del jobs[job_id(job)]
-            for name, outcome in batch.go_on():
+                    outcomes.append((job_id(job), error))
+            for name, outcome in outcomes + batch.go_on():
+                broken = isinstance(outcome, Exception) and device_failed(outcome)
+                if broken and len(jobs) > 1:  # it may have been another's: all are tried again, each alone
+                    os._exit(_DEVICE_FAILED)
                 job = jobs.pop(name)
-                try:
-                    if isinstance(outcome, Exception):
-                        raise outcome
-                    store.save(Path(folder), job, outcome, job.on or device, version)
-                    answer = None
-                except Exception as error:
-                    answer = _words(error)
-                pipe.send((name, answer))
+                pipe.send((name, _kept(Path(folder), job, outcome, job.on or device, version), broken))
     except (EOFError, OSError):  # the parent is gone
         return
 
 
-def _words(error: Exception) -> str:
-    if os.environ.get("BISIMETRIC_TRACEBACKS"):
-        traceback.print_exception(error)
-    return " ".join(f"{type(error).__name__}: {error}".split())
+def _kept(folder: Path, job: Job, outcome: Arrays | Exception, device: str, version: str) -> str | None:
+    """Keep what a run made; why that cannot be done, or nothing."""
+    try:
+        if isinstance(outcome, Exception):
+            raise outcome
+        store.save(folder, job, outcome, device, version)
+    except Exception as error:
+        if os.environ.get("BISIMETRIC_TRACEBACKS"):
+            traceback.print_exception(error)
+        return " ".join(f"{type(error).__name__}: {error}".split())
+    return None

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..select import DeviceError
+from ..select import DeviceError, device_failed
 
 _HEADERS = ("common.cuh", "simplex.cuh", "scaling.cuh", "strips.cuh")
 _OLDEST = (12, 0)  # of the CUDA driver
@@ -199,7 +199,7 @@ def memory_errors(needs: str) -> Iterator[None]:
     except DeviceError:
         raise
     except RuntimeError as error:  # CuPy's own errors are RuntimeErrors, memory included or as MemoryError
-        if type(error).__module__.split(".")[0] not in ("cupy", "cupy_backends"):
+        if not device_failed(error):
             raise
         raise DeviceError(f'the device failed ({error}). {needs} Try again, or use device="cpu".') from None
     except MemoryError as error:
