@@ -16,7 +16,7 @@ from conftest import EVERY_TRANSPORT, GROUNDS, distribution, family_of, ground, 
 import bisimetric as bm
 from bisimetric.aggregation import class_shares
 from bisimetric.kernels import reference, select
-from bisimetric.kernels.gpu import device, pairs
+from bisimetric.kernels.gpu import classes, device, pairs
 from bisimetric.operators import metric_operator
 
 pytestmark = [
@@ -280,18 +280,20 @@ def test_dense_rows_equal_those_of_the_cpu(reg):
 
 
 def _some_distances():
-    """Grounds of all kinds, and a line on which medoids are decided one after the other, over many rounds."""
+    """Grounds of all kinds, and lines on which states wait for each other one by one, along their index and against."""
     for n in (1, 2, 3, 7, 40):
         for kind in GROUNDS:
             rng = np.random.default_rng(n)
             yield ground(rng, kind, n) + (0.3 * np.eye(n) if kind == "zeros" else 0.0)
-    steps = np.cumsum(np.linspace(0.5, 1.0, 60))
-    yield np.abs(steps[:, None] - steps[None, :])
+    for places in (np.cumsum(np.linspace(0.5, 1.0, 60)), np.arange(60.0)[::-1]):
+        yield np.abs(places[:, None] - places[None, :])
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
-@pytest.mark.parametrize("rule", ["radius", "diameter"])
-def test_classes_equal_those_of_the_cpu(rule, dtype):
+@pytest.mark.parametrize(("rule", "rounds"), [("radius", 1), ("radius", 8), ("diameter", 8)])
+def test_classes_equal_those_of_the_cpu(rule, rounds, dtype, monkeypatch):
+    """Also where one round leaves most to the block that goes through the states one by one."""
+    monkeypatch.setattr(classes, "_ROUNDS", rounds)
     for d in (x.astype(dtype) for x in _some_distances()):
         n = len(d)
         for eps in (0.0, 0.4, 1.0):
@@ -303,6 +305,13 @@ def test_classes_equal_those_of_the_cpu(rule, dtype):
         V = np.random.default_rng(n).random(n)
         gaps = [select.engine(x, dtype).kernels.value_gap(d, V) for x in ("cuda", "cpu")]
         assert gaps[0] == pytest.approx(gaps[1], rel=1e-6)
+
+
+def test_parts_of_larger_arrays_are_seen_as_they_are():
+    d = ground(np.random.default_rng(0), "uniform", 30)
+    ours, theirs = (bm.EpsilonCover(0.2)(x) for x in (d.view(emulated_cuda.OnDevice)[::2, ::2], d[::2, ::2]))
+    np.testing.assert_array_equal(ours.labels, theirs.labels)
+    assert ours.diameter == theirs.diameter
 
 
 def test_distances_on_a_device_are_checked():

@@ -26,7 +26,7 @@ def neighbour_weights(d, reach, weights, total):
 
 
 def epsilon_classes(d, reach, weights, by_diameter):
-    """(class of each state, medoids, whether all distances are finite): the greedy cover of the states."""
+    """(label of each state, medoids, whether all distances are finite): the greedy cover; labels tell classes apart."""
     n = len(d)
     neighbours, labels = np.empty(n), np.empty(n, np.int64)
     neighbour_weights(d, reach, np.ones(n) if weights is None else weights, neighbours)

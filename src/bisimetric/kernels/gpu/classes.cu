@@ -2,6 +2,7 @@
 // chain, the gap of the distances to values.
 //
 // A warp has a row of d, which must be symmetric. Vectors over the states are small: one read brings them to the host.
+// Kernels of one block are emulated by a block of one thread.
 
 // Calls use(s, t) for the entries of each row, spread over the lanes, and then end(s).
 template <class Use, class End> DEVICE void each_row(i64 n, Use use, End end) {
@@ -44,11 +45,16 @@ extern "C" __global__ void rank_states(const double* total, i64 n, u32* rank) {
   );
 }
 
+// Takes another free state (~0: none) where it is nearer, or as near and before.
+DEVICE inline void nearer(double& best, u32& nearest, double x, u32 state) {
+  if (state != ~0u && (nearest == ~0u || x < best || (x == best && state < nearest))) { best = x; nearest = state; }
+}
+
 enum Fate { OPEN = 0, MEDOID = 1, COVERED = 2 };
 
 // One round of the greedy cover: an open state is covered once an earlier state within reach is a medoid, and a medoid
-// once all earlier ones within reach are covered. What is decided never changes, so rounds need no order inside them,
-// and the first open state is always decided. left[k] counts the open states after round k.
+// once all earlier ones within reach are covered. What is decided never changes, so rounds need no order inside them.
+// left[k] counts the open states after round k.
 extern "C" __global__ void cover_round(const real* d, i64 n, double reach, const u32* rank, i64 round, u32* fate,
                                        u32* left) {
   EACH_THREAD(
@@ -76,6 +82,27 @@ extern "C" __global__ void cover_round(const real* d, i64 n, double reach, const
   );
 }
 
+// What the rounds left open, by one block and in the order of the ranks: states on a line may wait for each other one by
+// one, and then a row a state is all that must be read.
+extern "C" __global__ void __launch_bounds__(1024)
+cover_the_rest(const real* d, i64 n, double reach, const u32* rank, const u32* left, u32* order, u32* fate) {
+  EACH_THREAD(
+    if (*left == 0) return;
+    for (i64 s = threadIdx.x; s < n; s += blockDim.x) order[rank[s]] = (u32)s;
+    block_sync();
+    for (i64 k = 0; k < n; ++k) {
+      const i64 s = order[k];
+      if (((volatile u32*)fate)[s] != OPEN) continue;  // the same on all threads
+      bool covered = false;
+      for (i64 t = threadIdx.x; t < n; t += blockDim.x)
+        covered = covered || (fate[t] == MEDOID && rank[t] < k && (double)d[s * n + t] <= reach);
+      covered = any_of_block(covered);
+      if (threadIdx.x == 0) fate[s] = covered ? COVERED : MEDOID;
+      block_sync();
+    }
+  );
+}
+
 // medoid_of[s]: the first medoid within reach of s; a medoid's own is itself.
 extern "C" __global__ void first_medoids(const real* d, i64 n, double reach, const u32* rank, const u32* fate,
                                          u32* medoid_of) {
@@ -96,76 +123,46 @@ extern "C" __global__ void first_medoids(const real* d, i64 n, double reach, con
 // The cover whose classes have all pairs within reach, by one block: states become medoids in the order of their rank,
 // and each takes the free state nearest to it (ties by index) as long as all pairs stay within reach.
 // order [n], farthest [n] and medoid_of [n] (~0: free) are work space.
-#ifdef __CUDACC__
 extern "C" __global__ void __launch_bounds__(1024)
 cover_by_diameter(const real* d, i64 n, double reach, const u32* rank, u32* order, real* farthest, u32* medoid_of) {
   __shared__ double distances[32];
   __shared__ u32 states[32];
   __shared__ u32 taken;
-  const u32 none = ~0u;
-  for (i64 s = threadIdx.x; s < n; s += blockDim.x) { order[rank[s]] = (u32)s; medoid_of[s] = none; }
-  __syncthreads();
-  for (i64 k = 0; k < n; ++k) {
-    const u32 medoid = order[k];
-    if (((volatile u32*)medoid_of)[medoid] != none) continue;  // the same on all threads
-    __syncthreads();
-    if (threadIdx.x == 0) medoid_of[medoid] = medoid;
-    for (i64 t = threadIdx.x; t < n; t += blockDim.x) farthest[t] = 0;
-    __syncthreads();
-    for (u32 last = medoid; last != none;) {
-      double best = INFINITE;
-      u32 nearest = none;
-      for (i64 t = threadIdx.x; t < n; t += blockDim.x) {  // each thread has its own states, in increasing order
-        if (medoid_of[t] != none) continue;
-        const real far = farthest[t] > d[last * n + t] ? farthest[t] : d[last * n + t];
-        farthest[t] = far;
-        const double x = (double)d[(i64)medoid * n + t];
-        if ((double)far <= reach && (nearest == none || x < best)) { best = x; nearest = (u32)t; }
+  EACH_THREAD(
+    const u32 none = ~0u;
+    for (i64 s = threadIdx.x; s < n; s += blockDim.x) { order[rank[s]] = (u32)s; medoid_of[s] = none; }
+    block_sync();
+    for (i64 k = 0; k < n; ++k) {
+      const u32 medoid = order[k];
+      if (((volatile u32*)medoid_of)[medoid] != none) continue;  // the same on all threads
+      block_sync();
+      if (threadIdx.x == 0) medoid_of[medoid] = medoid;
+      for (i64 t = threadIdx.x; t < n; t += blockDim.x) farthest[t] = 0;
+      block_sync();
+      for (u32 last = medoid; last != none;) {
+        double best = INFINITE;
+        u32 nearest = none;
+        for (i64 t = threadIdx.x; t < n; t += blockDim.x) {  // each thread has its own states, in increasing order
+          if (medoid_of[t] != none) continue;
+          const real far = farthest[t] > d[last * n + t] ? farthest[t] : d[last * n + t];
+          farthest[t] = far;
+          const double x = (double)d[(i64)medoid * n + t];
+          if ((double)far <= reach && (nearest == none || x < best)) { best = x; nearest = (u32)t; }
+        }
+        for (int step = 16; step > 0; step >>= 1) nearer(best, nearest, across(best, step), across(nearest, step));
+        if (lane_of(LANES) == 0) { distances[threadIdx.x / LANES] = best; states[threadIdx.x / LANES] = nearest; }
+        block_sync();
+        if (threadIdx.x == 0) {
+          for (int w = 1; w < (int)blockDim.x / LANES; ++w) nearer(best, nearest, distances[w], states[w]);
+          if (nearest != none) medoid_of[nearest] = medoid;
+          taken = nearest;
+        }
+        block_sync();
+        last = taken;
       }
-      for (int step = 16; step > 0; step >>= 1) {
-        const double x = across(best, step);
-        const u32 state = across(nearest, step);
-        if (state != none && (nearest == none || x < best || (x == best && state < nearest))) { best = x; nearest = state; }
-      }
-      if ((threadIdx.x & 31) == 0) { distances[threadIdx.x / 32] = best; states[threadIdx.x / 32] = nearest; }
-      __syncthreads();
-      if (threadIdx.x == 0) {
-        for (int w = 1; w < (int)blockDim.x / 32; ++w)
-          if (states[w] != none && (nearest == none || distances[w] < best || (distances[w] == best && states[w] < nearest))) {
-            best = distances[w];
-            nearest = states[w];
-          }
-        if (nearest != none) medoid_of[nearest] = medoid;
-        taken = nearest;
-      }
-      __syncthreads();
-      last = taken;
     }
-  }
+  );
 }
-#else
-extern "C" void cover_by_diameter(const real* d, i64 n, double reach, const u32* rank, u32* order, real* farthest,
-                                  u32* medoid_of) {
-  const u32 none = ~0u;
-  for (i64 s = 0; s < n; ++s) { order[rank[s]] = (u32)s; medoid_of[s] = none; }
-  for (i64 k = 0; k < n; ++k) {
-    const u32 medoid = order[k];
-    if (medoid_of[medoid] != none) continue;
-    medoid_of[medoid] = medoid;
-    for (i64 t = 0; t < n; ++t) farthest[t] = 0;
-    for (u32 last = medoid; last != none;) {
-      u32 nearest = none;
-      for (i64 t = 0; t < n; ++t) {
-        if (medoid_of[t] != none) continue;
-        farthest[t] = farthest[t] > d[last * n + t] ? farthest[t] : d[last * n + t];
-        if ((double)farthest[t] <= reach && (nearest == none || d[medoid * n + t] < d[medoid * n + nearest])) nearest = (u32)t;
-      }
-      if (nearest != none) medoid_of[nearest] = medoid;
-      last = nearest;
-    }
-  }
-}
-#endif
 
 // extents[0] = the largest distance of a state from its medoid, extents[1] = the largest one inside a class.
 extern "C" __global__ void class_extents(const real* d, i64 n, const u32* medoid_of, u64* extents) {

@@ -11,39 +11,33 @@ import numpy as np
 
 from .device import cupy, lanes, launch, processors
 
-_ROUNDS = 4  # of the cover that are started before the host looks whether more are needed
-_BACKUPS = 16  # of the values, likewise
+_ROUNDS = 8  # of the cover
+_BACKUPS = 16  # of the values that are started before the host looks whether more are needed
 
 
 def epsilon_classes(d: Any, reach: float, weights: Any, by_diameter: bool) -> tuple[Any, Any, bool]:
-    """(medoid of each state, medoids, whether all distances are finite): the greedy cover; see `cpu.classes.cover`.
+    """(label of each state, medoids, whether all distances are finite): the greedy cover; see `cpu.classes.cover`.
 
-    The order of the medoids is known from the start, so a state is one where none before it within reach is: many
-    are decided at once, in rounds.
+    The order of the medoids is known from the start, so a state is one where none before it within reach is. Some
+    rounds decide many states at once, then one block decides what is left, one by one. Labels are medoids.
     """
     xp, n = cupy(), len(d)
-    total, rank = xp.empty(n), xp.empty(n, np.uint32)
-    marks = xp.zeros(2 * n + 2 + _ROUNDS, np.uint32)  # entries that are not finite, open states, medoids, fates
-    bad, left, medoid_of, fate = marks[:2].view(np.uint64), marks[2 : 2 + _ROUNDS], marks[-2 * n : -n], marks[-n:]
+    total, rank, order = xp.empty(n), xp.empty(n, np.uint32), xp.empty(n, np.uint32)
+    marks = xp.zeros(2 + n, np.uint32)  # entries that are not finite, and the medoid of each state
+    bad, medoid_of = marks[:2].view(np.uint64), marks[2:]
     given = total if weights is None else xp.asarray(weights)
     _over_rows("neighbour_weights", d, np.float64(reach), np.int64(weights is not None), given, total, bad)
     launch("classes.cu", "rank_states", d.dtype, *_rows(n), (total, np.int64(n), rank))
     if by_diameter:
-        order, farthest = xp.empty(n, np.uint32), xp.empty(n, d.dtype)
-        threads = lanes() * (8 if n <= 2048 else 32)
-        launch("classes.cu", "cover_by_diameter", d.dtype, 1, threads, (
-            d, np.int64(n), np.float64(reach), rank, order, farthest, medoid_of,
-        ))  # fmt: skip
-    while True:
-        if not by_diameter:
-            for k in range(_ROUNDS):
-                _over_rows("cover_round", d, np.float64(reach), rank, np.int64(k), fate, left)
-            _over_rows("first_medoids", d, np.float64(reach), rank, fate, medoid_of)
-        seen = xp.asnumpy(marks)
-        if not seen[1 + _ROUNDS]:
-            break
-        left.fill(0)
-    labels = seen[-2 * n : -n].astype(np.int64)
+        _one_block("cover_by_diameter", d, np.float64(reach), rank, order, xp.empty(n, d.dtype), medoid_of)
+    else:
+        fate, left = xp.zeros(n, np.uint32), xp.zeros(_ROUNDS, np.uint32)
+        for k in range(_ROUNDS):
+            _over_rows("cover_round", d, np.float64(reach), rank, np.int64(k), fate, left)
+        _one_block("cover_the_rest", d, np.float64(reach), rank, left[-1:], order, fate)
+        _over_rows("first_medoids", d, np.float64(reach), rank, fate, medoid_of)
+    seen = xp.asnumpy(marks)
+    labels = seen[2:].astype(np.int64)
     return labels, np.unique(labels), not seen[:2].any()
 
 
@@ -90,6 +84,12 @@ def value_gap(d: Any, V: Any) -> float:
 def _over_rows(name: str, d: Any, *arguments: Any) -> None:
     """Start a kernel with a warp for each row of d."""
     launch("classes.cu", name, d.dtype, *_rows(len(d)), (d, np.int64(len(d)), *arguments))
+
+
+def _one_block(name: str, d: Any, *arguments: Any) -> None:
+    """Start a kernel that goes through the states one by one; small blocks meet sooner."""
+    threads = 1 if lanes() == 1 else 256 if len(d) <= 2048 else 1024
+    launch("classes.cu", name, d.dtype, 1, threads, (d, np.int64(len(d)), *arguments))
 
 
 def _rows(n: int) -> tuple[int, int]:

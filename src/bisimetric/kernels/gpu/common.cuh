@@ -34,6 +34,7 @@ using std::sqrt;
 #define DEVICE
 #define __global__
 #define __launch_bounds__(...)
+#define __shared__ static
 #define INFINITE std::numeric_limits<double>::infinity()
 #define NOT_A_NUMBER std::numeric_limits<double>::quiet_NaN()
 struct Dim3 { int x, y; };
@@ -105,6 +106,20 @@ DEVICE inline bool any_lane(bool x) {
 template <class T> DEVICE inline T across(T x, int k) {
 #ifdef __CUDACC__
   return __shfl_xor_sync(~0u, x, k);
+#else
+  return x;
+#endif
+}
+
+// All threads of the block meet, or learn whether x holds on any of them.
+DEVICE inline void block_sync() {
+#ifdef __CUDACC__
+  __syncthreads();
+#endif
+}
+DEVICE inline bool any_of_block(bool x) {
+#ifdef __CUDACC__
+  return __syncthreads_or(x);
 #else
   return x;
 #endif
