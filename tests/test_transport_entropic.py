@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from itertools import combinations, pairwise
 
 import numpy as np
 import pytest
@@ -313,3 +313,31 @@ def test_newton_steps_finish_dense_pairs_together(reg, monkeypatch):
             operator.sweep(d)
         np.testing.assert_allclose(d, cold, atol=1e-5)
         warm = operator
+
+
+def plain_scalings(K, a, b, tol):
+    """Half steps of plain Sinkhorn until the L1 error of the columns is at most tol."""
+    y, count = b.copy(), 0
+    while True:
+        x = a / (K @ y)
+        q = K.T @ x
+        count += 1
+        if np.abs(q * y - b).sum() <= tol:
+            return count
+        y = b / q
+
+
+def test_momentum_saves_scalings():
+    """Several hundred in all for plain scaling, which is slow here but not so slow that Newton steps take over."""
+    rng = np.random.default_rng(0)
+    n, reg, tol = 60, 0.15, 1e-6
+    rows = np.array([distribution(rng, "simplex", n, 20) for _ in range(8)])
+    d = ground(rng, "uniform", n)
+    transport = bm.Sinkhorn(reg, marginal_tol=tol, diagonal="zero")
+    _, report = block_of(evaluator_of(transport, rows), d, np.inf)
+    plain = 0
+    for s, t in combinations(range(8), 2):
+        i, j = np.flatnonzero(rows[s]), np.flatnonzero(rows[t])
+        plain += plain_scalings(np.exp(-d[np.ix_(i, j)] / reg), rows[s, i], rows[t, j], tol)
+    assert plain > 250
+    assert report.iterations < 0.75 * plain

@@ -21,6 +21,7 @@ from .spanning_tree import MASS, POT
 X, Y, Q, STEP, OLD = 0, 1, 2, 3, 4  # rows of the vectors of one problem
 _FIRST_LOOK, _LOOK = 8, 6  # iterations between looks at the rate
 _PLAIN = 2  # steps without momentum, for their rate
+_QUICK = 0.1  # plain steps that leave no more than this of the error need no momentum
 _WATCH = 8  # steps with momentum that must lower the error
 _STEP_CAP = 3.0  # a Newton step changes log y by no more than this
 
@@ -154,7 +155,7 @@ def scale(n, m, kernel, a, b, vec, matrix, tol, limit, far):
         _next_scalings(m, b, vec, step, carry)
         last, error = error, half_steps(n, m, kernel, a, b, vec)
         done, steps = done + 1, steps + 1
-        if carry == 0.0 and steps == _PLAIN and error < last:
+        if carry == 0.0 and steps == _PLAIN and _QUICK * last < error < last:
             step, carry = _momentum(error / last)
             steps, mark = 0, error
         elif steps == _WATCH:

@@ -122,9 +122,10 @@ template <int L> DEVICE int move(const Scaling& s, double& error) {
 // How much of the last change of y goes into the next one (Polyak's heavy ball): nothing at first; then weights for an
 // error of which a plain step leaves at most the root of the rate seen; nothing where that does not lower the error.
 template <class T> struct Momentum {
-  T step, carry, mark;
-  int steps;
-  DEVICE Momentum() : step(1), carry(0), mark(0), steps(0) {}
+  enum { PLAIN = 2, WATCH = 8 };  // steps without momentum, for their rate; steps with it that must lower the error
+  T step, carry, mark;  // weights of a step and of the last change; the error at the last look
+  int steps;  // since then
+  DEVICE Momentum() : step(0), carry(0), mark(0), steps(0) {}
   DEVICE void stop() { carry = 0; steps = 0; }
   // The next y after `y`, before which there was `last`, where a plain step leads to `plain`; it stays positive.
   template <class R> DEVICE R next(R y, R last, R plain) const {
@@ -134,13 +135,13 @@ template <class T> struct Momentum {
   }
   DEVICE void watch(T error, T last) {
     ++steps;
-    if (!(carry > 0) && steps == 2 && error < last) {
+    if (!(carry > 0) && steps == PLAIN && (T)0.1 * last < error && error < last) {  // quicker ones need none
       const T left = sqrt(error / last), root = sqrt(1 - (left < (T)0.99 ? left : (T)0.99));
       step = 4 / ((1 + root) * (1 + root));
       carry = (1 - root) * (1 - root) / ((1 + root) * (1 + root));
       steps = 0;
       mark = error;
-    } else if (steps == 8) {
+    } else if (steps == WATCH) {
       if (!(error < mark)) carry = 0;
       steps = 0;
       mark = error;
