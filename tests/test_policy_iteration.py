@@ -256,3 +256,14 @@ def test_values_of_a_discount_near_one_end():
     V, error = values.policy_values(chain, np.zeros(600))
     backup = chain.rewards + chain.gamma * (chain.rows.matrix() @ V)
     assert np.abs(backup - V).max() / (1.0 - chain.gamma) <= error <= 1e-3
+
+
+def test_values_without_rewards_end_soon(monkeypatch):
+    """From values of another policy: nothing is left of them, and what counts is how small that is against them."""
+    chain = random_chain(1, 60, gamma=0.99)
+    free = bm.Chain(chain.rows, np.zeros(60), 0.99)
+    monkeypatch.setattr(values, "_DENSE_SOLVE", 0)
+    start = values.policy_values(chain, np.zeros(60))[0]
+    V, error = values.policy_values(free, start)
+    assert np.abs(V).max() <= error <= 1e-8 * np.abs(start).max()
+    assert np.abs(V).max() > 0.0  # it did not go on to the smallest number there is

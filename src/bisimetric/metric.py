@@ -38,7 +38,7 @@ from .operators import (
     check_transition_weight,
     comparison_groups,
     metric_operator,
-    value_gap,
+    value_lower_bound,
 )
 from .transport import Exact, Transport
 
@@ -124,7 +124,7 @@ class MetricSolution:
         upper += slack + c_T * rise / (1.0 - c_T)
         lower -= slack + c_T * fall / (1.0 - c_T)
         np.minimum(upper, operator.largest, out=upper)
-        np.maximum(lower, value_gap(operator), out=lower)
+        np.maximum(lower, value_lower_bound(operator), out=lower)
         for bound in (lower, upper):
             np.fill_diagonal(bound, 0.0)
         return self.warm.expanded(lower), self.warm.expanded(np.maximum(upper, lower))

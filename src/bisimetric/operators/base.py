@@ -151,7 +151,7 @@ class MetricOperator(ABC):
         return block
 
 
-def value_gap(operator: MetricOperator) -> NDArray[Any]:
+def value_lower_bound(operator: MetricOperator) -> NDArray[Any]:
     """c_R |V(s) − V(t)| − rounding, a lower bound on the exact metric [S, S].
 
     V is the value under discount c_T: of the chain, or of the best and of the worst policy of an MDP.
