@@ -17,7 +17,7 @@ import bisimetric as bm
 from bisimetric.aggregation import class_shares
 from bisimetric.kernels import reference, select
 from bisimetric.kernels.gpu import classes, device, pairs
-from bisimetric.operators import metric_operator
+from bisimetric.operators import DeviceOperator, metric_operator
 
 pytestmark = [
     pytest.mark.skipif(emulated_cuda.COMPILER is None, reason="needs a C++ compiler"),
@@ -344,3 +344,23 @@ def test_values_by_iteration_equal_those_of_the_cpu(n_classes):
         rows.indptr, rows.indices, rows.probs, chain.rewards, part.labels, shares, chain.gamma, A, R
     )
     np.testing.assert_allclose(found[0][0], np.linalg.solve(A, R), atol=1e-10)
+
+
+@pytest.mark.parametrize("part", ["for_classes", "follow", "sweeps"])
+def test_memory_that_runs_out_in_a_policy_run_is_explained(part, monkeypatch):
+    def fail(*_):
+        raise MemoryError("allocating 5 bytes")
+
+    monkeypatch.setattr(DeviceOperator, part, fail)
+    with pytest.raises(bm.DeviceError, match=r"out of device memory \(allocating 5 bytes\).*20 states in float64 need"):
+        bm.solve_policy(bm.problems.chain(n_states=20, n_classes=4), transport=bm.Sinkhorn(1.0), steps=2, device="cuda")
+
+
+def test_memory_that_runs_out_in_a_bracket_is_explained(monkeypatch):
+    def fail(*_):
+        raise MemoryError("allocating 5 bytes")
+
+    solution = bm.solve_metric(random_chain(1, 10), bm.Sinkhorn(0.5), tol=1e-3, device="cuda")
+    monkeypatch.setattr(DeviceOperator, "bounds", fail)
+    with pytest.raises(bm.DeviceError, match="out of device memory"):
+        solution.bracket()

@@ -113,9 +113,10 @@ class MetricSolution:
         also for those without a certificate of their own. Cost: about one sweep, and value iteration.
         """
         operator = self.warm.operator
-        ground = self.warm.distance.copy()
-        operator.engine.xp.fill_diagonal(ground, 0.0)
-        lower, upper = (bound.astype(np.float64) for bound in operator.bounds(ground, self.tol))
+        with operator.memory_errors():
+            ground = self.warm.distance.copy()
+            operator.engine.xp.fill_diagonal(ground, 0.0)
+            lower, upper = (bound.astype(np.float64) for bound in operator.bounds(ground, self.tol))
         d = operator.engine.to_host(ground)
         c_T = operator.c_T
         slack = _ROUNDING * operator.engine.eps * max(float(d.max()), operator.c_R * operator.model.reward_span)
@@ -204,8 +205,9 @@ def solve_metric(
         subject, way, match=match, reward_weight=c_R, transition_weight=c_T, keep=keep, warm_state=warm_state,
         device=device, dtype=dtype,
     )  # fmt: skip
-    d = start_distance(operator, warm, lumping)
-    return _iterate(operator, d, tol, max_sweeps, progress, lumping, lump_error)
+    with operator.memory_errors():
+        d = start_distance(operator, warm, lumping)
+        return _iterate(operator, d, tol, max_sweeps, progress, lumping, lump_error)
 
 
 def _lumped(

@@ -186,8 +186,10 @@ def first_state(mdp: MDP, settings: Settings, policy: ArrayLike | None = None) -
     settings.step_size(1, gamma=mdp.gamma, sweeps=settings.sweeps, p=_order(settings.transport))  # may refuse
     operator = metric_operator(mdp.under(weights), settings.transport, device=settings.device, dtype=settings.dtype)
     n = mdp.n_states
+    with operator.memory_errors():
+        nothing = operator.engine.xp.zeros((n, n), operator.engine.dtype)
     return LoopState(
-        0, weights, weights, operator.engine.xp.zeros((n, n), operator.engine.dtype), operator,
+        0, weights, weights, nothing, operator,
         np.random.default_rng(settings.seed), 0.1, np.zeros(n), Partition.from_labels(np.zeros(n, np.int64)),
         np.zeros(n),
     )  # fmt: skip
@@ -209,6 +211,13 @@ def step_in_parts(
 
     Where `mdp` is the quotient of a lumping, its states count as often as they stand for states.
     """
+    with state.operator.memory_errors():
+        return (yield from _step(mdp, settings, state, best_value, lumping))
+
+
+def _step(
+    mdp: MDP, settings: Settings, state: LoopState, best_value: Floats | None, lumping: Lumping | None
+) -> Parts[Step]:
     began = time.perf_counter()
     gamma = mdp.gamma
     chain = mdp.under(state.policy)

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -129,6 +130,10 @@ class MetricOperator(ABC):
     @abstractmethod
     def bounds(self, d: NDArray[Any], tol: float) -> tuple[NDArray[Any], NDArray[Any]]:
         """Bounds lower ≤ F_exact(d) ≤ upper [S, S] for a d with zero diagonal, on the host."""
+
+    def memory_errors(self) -> AbstractContextManager[Any]:
+        """In this context, running out of a device's memory, or a device that fails, is a clear error."""
+        return nullcontext()
 
     @abstractmethod
     def for_classes(self, d: Any, stays: bool) -> Any:

@@ -7,6 +7,7 @@ nothing. Once the same sweep of a small model was started before, all its launch
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -44,7 +45,7 @@ class DeviceOperator(MetricOperator):
     def sweep(self, d: NDArray[Any], accuracy: float = np.inf) -> Sweep:
         self.evaluator.restart()
         on_device = self.engine.to_device(d)
-        with self.engine.kernels.memory_errors(self.evaluator.needs):
+        with self.memory_errors():
             self.evaluator.tally.clear()
             self._enqueue_sweep(on_device, -1.0, accuracy)
             seen = self.evaluator.tally.read()
@@ -55,7 +56,7 @@ class DeviceOperator(MetricOperator):
 
     def sweeps(self, start: Any, count: int, stop: float) -> Generator[None, None, Swept]:
         self.evaluator.restart()
-        with self.engine.kernels.memory_errors(self.evaluator.needs):
+        with self.memory_errors():
             return (yield from self._sweeps_until(start, count, stop))
 
     def _sweeps_until(self, start: Any, count: int, stop: float) -> Generator[None, None, Swept]:
@@ -74,6 +75,10 @@ class DeviceOperator(MetricOperator):
                 break
         self._expected = done
         return Swept(self._home.copy(), done, seen.change, seen.iterations)
+
+    def memory_errors(self) -> AbstractContextManager[Any]:
+        context: AbstractContextManager[Any] = self.engine.kernels.memory_errors(self.evaluator.needs)
+        return context
 
     def for_classes(self, d: Any, stays: bool) -> Any:
         return d if stays and self.n_states > _FEW_STATES else self._room.read(d)
