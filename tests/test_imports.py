@@ -30,7 +30,7 @@ ALLOWED: dict[str, set[str]] = {
     "atomic": set(),
     "transport": {"kernels"},
     "operators": {"transport", "model", "kernels.select", "lumping"},
-    "metric": {"operators", "transport", "model", "certificates", "lumping"},
+    "metric": {"operators", "transport", "model", "certificates", "lumping", "values"},
     "aggregation": {"model", "kernels.select"},  # the quotient is an MDP; distances and labels come as arrays
     "lumping": {"model", "aggregation", "kernels"},
     "parts": {"kernels.select"},

@@ -197,7 +197,7 @@ def test_slow_dense_pairs_are_finished(monkeypatch):
     """Pairs that reach the limit of matrix-product steps are handed to the sparse kernel."""
     rows, d = dense_problem()
     expected = distances(bm.Sinkhorn(0.05), rows, d)
-    monkeypatch.setattr("bisimetric.transport.sinkhorn._DENSE_LIMIT", 3)
+    monkeypatch.setattr("bisimetric.transport.accuracy.DENSE_LIMIT", 3)
     np.testing.assert_allclose(distances(bm.Sinkhorn(0.05), rows, d), expected, atol=1e-8)
 
 

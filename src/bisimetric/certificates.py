@@ -22,6 +22,10 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 
 
+class CertificateError(ArithmeticError):
+    """Bounds that contradict each other: a fault of this package, never of its input. Please report it."""
+
+
 @dataclass(frozen=True)
 class Certificate:
     """An error and where it comes from.

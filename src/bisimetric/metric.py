@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .certificates import Certificate
+from .certificates import Certificate, CertificateError
 from .lumping import Lumping, expanded
 from .lumping import lump as find_classes
 from .model import MDP, Chain
@@ -38,9 +38,9 @@ from .operators import (
     check_transition_weight,
     comparison_groups,
     metric_operator,
-    value_lower_bound,
 )
 from .transport import Exact, Transport
+from .values import value_ranges
 
 _ROUNDING = 16.0  # units of round-off granted to one sweep
 _LUMP_TOL = 1e-12  # masses that differ by less are taken as equal when states are merged
@@ -119,28 +119,58 @@ class MetricSolution:
             lower, upper = (bound.astype(np.float64) for bound in operator.bounds(ground, self.tol))
         d = operator.engine.to_host(ground)
         c_T = operator.c_T
-        slack = _ROUNDING * operator.engine.eps * max(float(d.max()), operator.c_R * operator.model.reward_span)
+        slack = rounding(operator, max(float(d.max()), operator.c_R * operator.model.reward_span))
         rise = max(float((upper - d).max()), 0.0) + slack
         fall = max(float((d - lower).max()), 0.0) + slack
         upper += slack + c_T * rise / (1.0 - c_T)
         lower -= slack + c_T * fall / (1.0 - c_T)
-        np.minimum(upper, operator.largest, out=upper)
+        np.minimum(upper, operator.largest * (1.0 + 1e-15), out=upper)
         np.maximum(lower, value_lower_bound(operator), out=lower)
         for bound in (lower, upper):
             np.fill_diagonal(bound, 0.0)
-        return self.warm.expanded(lower), self.warm.expanded(np.maximum(upper, lower))
+        crossed = float((lower - upper).max())
+        if crossed > 0.0:
+            raise CertificateError(f"bounds around the exact metric cross by {crossed:.3g}.")
+        return self._of_states(lower, upper)
+
+    def _of_states(self, lower: NDArray[Any], upper: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Bounds of pairs of classes as bounds of pairs of states, which the rounding of the classes widens."""
+        if self.warm.lumping is None:
+            return lower, upper
+        lower, upper = (self.warm.expanded(bound) for bound in (lower, upper))
+        np.maximum(lower - self.warm.lump_error, 0.0, out=lower)
+        upper += self.warm.lump_error
+        np.fill_diagonal(upper, 0.0)
+        return lower, upper
+
+
+def value_lower_bound(operator: MetricOperator) -> NDArray[Any]:
+    """c_R |V(s) − V(t)| less what V may be off, a lower bound on the exact metric [S, S].
+
+    V is the value under discount c_T: of the chain, or of the best and of the worst policy of an MDP.
+    """
+    gap = np.zeros((operator.n_states, operator.n_states))
+    for V, error in value_ranges(operator.model, operator.c_T):
+        np.maximum(gap, operator.c_R * (np.abs(V[:, None] - V[None, :]) - 2.0 * error), out=gap)
+    return gap
+
+
+def rounding(operator: MetricOperator, largest: float) -> float:
+    """What rounding may add to an entry of a sweep, for distances up to `largest`."""
+    return _ROUNDING * (operator.engine.eps * largest + float(np.finfo(operator.engine.dtype).tiny))
 
 
 @dataclass(frozen=True, eq=False)
 class Warm:
     """What a restart needs: the distances and the operator with what its transport kept.
 
-    Where the model was lumped first, both are of its classes.
+    Where the model was lumped first, both are of its classes, and lump_error is what their rounding may cause.
     """
 
     distance: NDArray[Any]
     operator: MetricOperator
     lumping: Lumping | None = None
+    lump_error: float = 0.0
 
     @property
     def n_states(self) -> int:
@@ -227,9 +257,10 @@ def _lumped(
         return None, 0.0
     rewards = c_R * _LUMP_TOL * float(np.abs(model.rewards).max())
     masses = int(model.rows.sizes.max()) * _LUMP_TOL
-    # W_p moves by the range of the distances times the mass that differs, to the power 1/p.
+    # Each of two states gives way to the one that stands for its class. Then W_p moves by the range of the distances
+    # times the mass that differs, to the power 1/p.
     largest = c_R * (model.reward_span or 1.0) / (1.0 - c_T)
-    error = (2.0 * rewards + c_T * masses ** (1.0 / transport.p) * largest) / (1.0 - c_T)
+    error = 2.0 * (rewards + c_T * masses ** (1.0 / transport.p) * largest) / (1.0 - c_T)
     if wanted is None and error > 0.01 * tol:
         return None, 0.0
     lumping = find_classes(_as_mdp(model), "hausdorff" if match == "hausdorff" else "labels", keep=keep, tol=_LUMP_TOL)
@@ -293,8 +324,8 @@ def _iterate(
         while sweeps < max_sweeps:
             report = operator.sweep(d, accuracy)
             sweeps, iterations = sweeps + 1, iterations + report.iterations
-            rounding = _ROUNDING * operator.engine.eps * float(d.max())
-            error = (c_T * (report.change + report.transport_error) + rounding) / (1.0 - c_T) + lump_error
+            slack = rounding(operator, float(d.max()))
+            error = (c_T * (report.change + report.transport_error) + slack) / (1.0 - c_T) + lump_error
             if progress is not None:
                 progress(Progress(sweeps, error, tol, report.change, time.perf_counter() - began))
             if error <= tol:
@@ -303,8 +334,8 @@ def _iterate(
             # No progress over several sweeps: what is left is round-off or unfinished transports.
             stuck = stuck + 1 if report.change >= 0.999 * best_change else 0
             best_change = min(best_change, report.change)
-            if stuck >= 3 and report.change <= report.transport_error + 4.0 * rounding:
-                limited = operator.transport.iterative and report.transport_error > max(accuracy, rounding)
+            if stuck >= 3 and report.change <= report.transport_error + 4.0 * slack:
+                limited = operator.transport.iterative and report.transport_error > max(accuracy, slack)
                 status = Status.TRANSPORT_LIMIT if limited else Status.ROUNDING
                 break
     except KeyboardInterrupt:
@@ -312,7 +343,7 @@ def _iterate(
     operator.evaluator.finish()
     if isinstance(d, np.ndarray):
         d.setflags(write=False)
-    warm = Warm(d, operator, lumping)
+    warm = Warm(d, operator, lumping, lump_error)
     transport = operator.transport
     certificate = Certificate(error, transport.axioms.nonexpansive, transport.guarantee)
     return MetricSolution(

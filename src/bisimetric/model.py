@@ -19,7 +19,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .rows import ROW_SUM_TOLERANCE, Floats, Ints, Mixing, ModelError, Rows, floats, freeze
+from .rows import ROW_SUM_TOLERANCE, Floats, Ints, Mixing, ModelError, Rows, floats, freeze, rescaling
 
 __all__ = ["MDP", "Chain", "Floats", "Ints", "ModelError", "Rows"]
 
@@ -49,7 +49,7 @@ class Chain:
     @classmethod
     def from_arrays(cls, P: Any, R: ArrayLike, gamma: float) -> Self:
         """A chain from a dense or sparse matrix P [S, S] and rewards R [S]."""
-        rows = Rows.from_matrix(P)
+        rows = Rows.from_matrix(P).normalised()
         rewards = floats(R, "R: rewards")
         if len(rows) != rows.n_states or rewards.shape != (len(rows),):
             raise ModelError(
@@ -135,6 +135,7 @@ class MDP:
             freeze(other)
         if self.action_names is not None and len(self.action_names) != n:
             raise ModelError(f"{len(self.action_names)} action names for {n} choices.")
+        object.__setattr__(self, "rows", self.rows.normalised())
         self.rows.check(self._name_of_choice)
         _check_rewards(self.rewards, self._name_of_choice)
         _check_discount(self.gamma)
@@ -177,6 +178,7 @@ class MDP:
                 raise ModelError(f"P with axes={axes!r} must be three-dimensional, S by S by A; got {np.shape(P)}.")
             n_actions = dense.shape[1]
             rows = Rows.from_matrix(dense.reshape(-1, dense.shape[2]))
+        rows = rows.normalised()
         n_states = rows.n_states
         rewards = _choice_rewards(R, rows, n_states, n_actions, axes)
         names = tuple(labels) if labels is not None else tuple(str(a) for a in range(n_actions))
@@ -207,7 +209,7 @@ class MDP:
             choice_of_state: row pointers [S+1]; state s has rows choice_of_state[s] … [s+1] − 1.
             labels: one label per choice [N]; None labels a choice by its position in its state.
         """
-        rows = Rows.from_matrix(P)
+        rows = Rows.from_matrix(P).normalised()
         given = np.asarray(choice_of_state)
         if given.dtype.kind not in "iu" or given.ndim != 1:
             raise ModelError(f"choice_of_state must be a vector of integers; got {given.dtype} {given.shape}.")
@@ -345,7 +347,8 @@ class MDP:
                 f"policy: the probabilities of each state must sum to 1; state {self.name_of(int(off[0]))} "
                 f"sums to {sums[off[0]]:.10g}."
             )
-        return weights
+        factors, _ = rescaling(sums, counts)
+        return weights if factors is None else weights / np.repeat(factors, counts)
 
     def under(self, policy: ArrayLike) -> Chain:
         """The Markov chain of a policy: P_π = Σ_a π(a|s) P(·|s, a) and R_π.

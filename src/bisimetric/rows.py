@@ -1,8 +1,12 @@
-"""Probability distributions over states as sparse rows, checked, and mixtures of them."""
+"""Probability distributions over states as sparse rows, checked and normalised, and mixtures of them.
+
+This is the one place where probabilities are made to sum to 1: everything that is computed from a model (metrics,
+values, classes) sees the same rows, so that bounds on one hold for the others.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
@@ -16,6 +20,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 ROW_SUM_TOLERANCE = 1e-8
+_EPS = float(np.finfo(np.float64).eps)
 
 
 class ModelError(ValueError):
@@ -38,13 +43,15 @@ def freeze(array: NDArray[Any]) -> None:
 class Rows:
     """Probability distributions over the states, as compressed sparse rows without zeros.
 
-    Attributes: indptr [N+1], indices [nnz] (increasing within a row), probs [nnz], n_states.
+    Attributes: indptr [N+1], indices [nnz] (increasing within a row), probs [nnz], n_states, moved (how far the sum of
+    a row was from 1 before it was rescaled; 0 where none was).
     """
 
     indptr: Ints
     indices: NDArray[np.int32]
     probs: Floats
     n_states: int
+    moved: float = 0.0
 
     def __len__(self) -> int:
         return len(self.indptr) - 1
@@ -104,6 +111,14 @@ class Rows:
                 f"{ROW_SUM_TOLERANCE:g}). Use P = MDP.normalised(P) if this is rounding."
             )
 
+    def normalised(self) -> Self:
+        """The rows rescaled to sum to 1 up to rounding, where they nearly do; others are left to `check`."""
+        factors, moved = rescaling(self.sums(), self.sizes)
+        if factors is None:
+            return self
+        probs = self.probs / np.repeat(factors, self.sizes)
+        return replace(self, probs=probs, moved=max(moved, self.moved))
+
     def sums(self) -> Floats:
         """Sum of each row [N]."""
         return np.asarray(np.bincount(self.row_of_entry, weights=self.probs, minlength=len(self)), np.float64)
@@ -117,6 +132,18 @@ class Rows:
         for array in (self.indptr, self.indices, self.probs):
             freeze(array)
         return self
+
+
+def rescaling(sums: Floats, counts: Ints) -> tuple[Floats | None, float]:
+    """(what to divide distributions by, how far their sums are from 1), for sums of so many numbers.
+
+    None where all sums are 1 up to the rounding of the sum itself. Sums outside the tolerance are not touched.
+    """
+    off = np.abs(sums - 1.0)
+    wrong = (off > (counts + 1) * _EPS) & (off <= ROW_SUM_TOLERANCE)
+    if not wrong.any():
+        return None, 0.0
+    return np.where(wrong, sums, 1.0), float(off[wrong].max())
 
 
 class Mixing:
@@ -142,7 +169,8 @@ class Mixing:
         terms = weights[self._row_of_entry] * self._rows.probs
         probs = np.asarray(np.bincount(self._place, weights=terms, minlength=self._indices.size), np.float64)
         if probs.all():
-            return Rows(self._indptr, self._indices, probs, self._rows.n_states).freeze()
+            return Rows(self._indptr, self._indices, probs, self._rows.n_states).normalised().freeze()
         there = probs != 0.0
         before = np.concatenate([[0], np.cumsum(there)])
-        return Rows(before[self._indptr], self._indices[there], probs[there], self._rows.n_states).freeze()
+        rows = Rows(before[self._indptr], self._indices[there], probs[there], self._rows.n_states)
+        return rows.normalised().freeze()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -12,6 +14,7 @@ from .model import MDP, Chain
 Floats = NDArray[np.float64]
 
 _DENSE_SOLVE = 500  # unknowns up to which values are found by a dense solve
+_PATIENT = 0.99  # discount above which plain iteration is given a good start by a Krylov method
 
 
 def solved_on_host(chain: Chain) -> bool:
@@ -23,10 +26,23 @@ def policy_values(chain: Chain, start: Floats, on: Engine | None = None) -> tupl
     """(V^π, a bound on its error): a dense solve for few states, iteration from `start` on an engine for many."""
     n = chain.n_states
     if not solved_on_host(chain):
-        return _iterated(chain, np.arange(n), np.ones(n), start, on)
+        return _iterated(chain, np.arange(n), np.ones(n), _good_start(chain, start), on)
     V = _solved(chain, np.arange(n), np.ones(n))
     backup = chain.rewards + chain.gamma * (chain.rows.matrix() @ V)
     return V, (float(np.abs(backup - V).max()) + _rounding(chain, V)) / (1.0 - chain.gamma)
+
+
+def _good_start(chain: Chain, start: Floats) -> Floats:
+    """A better start where plain iteration would take long: some steps of GMRES on (I − γP) V = R."""
+    if chain.gamma <= _PATIENT:
+        return start
+    from scipy.sparse import eye_array
+    from scipy.sparse.linalg import gmres
+
+    system = (eye_array(chain.n_states) - chain.gamma * chain.rows.matrix()).tocsr()
+    with single_thread():
+        found, _ = gmres(system, chain.rewards, x0=start, rtol=1e-12, restart=40, maxiter=20)
+    return np.asarray(found, np.float64) if np.isfinite(found).all() else start
 
 
 def abstract_values(
@@ -55,10 +71,10 @@ def _iterated(
     return V, (gamma * change + _rounding(chain, V)) / (1.0 - gamma)
 
 
-def _rounding(chain: Chain, V: Floats) -> float:
-    """What rounding can add to an entry of a backup of V."""
-    size = max(float(np.abs(V).max()), float(np.abs(chain.rewards).max()))
-    return (int(chain.rows.sizes.max()) + 4) * float(np.finfo(np.float64).eps) * size
+def _rounding(model: Chain | MDP, V: Floats) -> float:
+    """What rounding can add to an entry of a backup of V, and to the sum of a row."""
+    size = max(float(np.abs(V).max()), float(np.abs(model.rewards).max()))
+    return (2 * int(model.rows.sizes.max()) + 4) * float(np.finfo(np.float64).eps) * size
 
 
 def _solved(chain: Chain, labels: NDArray[np.int64], shares: Floats) -> Floats:
@@ -89,17 +105,31 @@ def first_choices(mdp: MDP, good: NDArray[np.bool_]) -> NDArray[np.int64]:
 
 
 def optimal_values(mdp: MDP) -> tuple[Floats, float]:
-    """(V*, a bound on its error) by policy iteration: greedy policies until none is better."""
+    """(V*, a bound on its error) by policy iteration: choices change only where that is clearly better."""
     V = np.zeros(mdp.n_states)
-    policy = np.zeros(mdp.n_choices)
+    chosen: NDArray[np.int64] | None = None
+    states, starts = mdp.state_of_choice, mdp.choice_ptr[:-1]
     scale = max(float(np.abs(mdp.rewards).max()) / (1.0 - mdp.gamma), 1e-300)
     while True:
         Q = choice_values(mdp, V)
-        TV = np.maximum.reduceat(Q, mdp.choice_ptr[:-1])
-        rise = float(np.max(TV - V))
-        new = np.zeros(mdp.n_choices)
-        new[first_choices(mdp, TV[mdp.state_of_choice] <= Q)] = 1.0
-        if np.array_equal(new, policy) or (policy.any() and rise <= 1e-13 * scale):
-            return V, max(rise, 0.0) / (1.0 - mdp.gamma)
-        policy = new
+        TV = np.maximum.reduceat(Q, starts)
+        better = first_choices(mdp, TV[states] <= Q)
+        if chosen is not None:
+            worth_it = TV - Q[chosen] > 1e-13 * scale
+            if not worth_it.any():  # values rise with each change, so this comes
+                rise = float(np.max(TV - V)) + _rounding(mdp, V)
+                return V, max(rise, 0.0) / (1.0 - mdp.gamma)
+            better = np.where(worth_it, better, chosen)
+        chosen = better
+        policy = np.zeros(mdp.n_choices)
+        policy[chosen] = 1.0
         V, _ = policy_values(mdp.under(policy), TV)
+
+
+def value_ranges(model: Chain | MDP, discount: float) -> list[tuple[Floats, float]]:
+    """(V, a bound on its error) under a discount: of a chain, or of the best and of the worst policy of an MDP."""
+    if isinstance(model, Chain):
+        return [policy_values(replace(model, gamma=discount), np.zeros(model.n_states))]
+    best, error = optimal_values(model.with_gamma(discount))
+    worst, other = optimal_values(model.with_gamma(discount).with_rewards(-model.rewards))
+    return [(best, error), (-worst, other)]

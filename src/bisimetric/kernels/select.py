@@ -13,6 +13,7 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 _THREADS: int | None = None
 _BLAS: Any = None
@@ -108,15 +109,18 @@ def stream(device: str) -> Any:
     return gpu.stream()
 
 
-def run_all(task: Callable[[Any], Any], units: Iterable[Any]) -> list[Any]:
+def run_all(
+    task: Callable[[Any], Any], units: Iterable[Any], halt: NDArray[np.uint8] | None = None, *, brief: bool = False
+) -> list[Any]:
     """Run task(unit) for every unit on the threads; kernels release the interpreter lock.
 
-    Results come in the order of the units. Ctrl-C lets running units finish, drops the others and
-    is raised again.
+    Results come in the order of the units. Ctrl-C sets halt[0], at which kernels stop at their next pair, drops what
+    has not begun, and is raised again. It is heard by the thread that calls, so this one works itself only where the
+    work is `brief` and there is but one thread.
     """
     work = list(units)
     count = min(threads(), len(work))
-    if count <= 1 or getattr(_THREAD, "serves", False):
+    if (count <= 1 and brief) or getattr(_THREAD, "serves", False):
         return [task(unit) for unit in work]
     results: list[Any] = [None] * len(work)
     left = deque(range(len(work)))
@@ -140,8 +144,13 @@ def run_all(task: Callable[[Any], Any], units: Iterable[Any]) -> list[Any]:
         return results
     except BaseException:
         left.clear()
+        if halt is not None:
+            halt[0] = 1
         wait(futures)  # nothing may be at work on the caller's arrays once this is over
         raise
+    finally:
+        if halt is not None:
+            halt[0] = 0
 
 
 def _pool(count: int) -> ThreadPoolExecutor:

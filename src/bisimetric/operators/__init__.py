@@ -7,7 +7,7 @@ from typing import Any
 from ..kernels.select import engine
 from ..model import MDP, Chain
 from ..transport import Transport
-from .base import MetricOperator, Sweep, Swept, value_lower_bound
+from .base import MetricOperator, Sweep, Swept
 from .device import DeviceOperator
 from .host import HostOperator
 from .matching import check_match, check_reward_weight, check_transition_weight, comparison_groups
@@ -23,7 +23,6 @@ __all__ = [
     "check_transition_weight",
     "comparison_groups",
     "metric_operator",
-    "value_lower_bound",
 ]
 
 

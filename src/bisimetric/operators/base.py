@@ -154,24 +154,3 @@ class MetricOperator(ABC):
         block = self.engine.xp.zeros((a1 - a0, int(self._pointers[-1])), dtype)
         fill(0, a0, a1, block)
         return block
-
-
-def value_lower_bound(operator: MetricOperator) -> NDArray[Any]:
-    """c_R |V(s) − V(t)| − rounding, a lower bound on the exact metric [S, S].
-
-    V is the value under discount c_T: of the chain, or of the best and of the worst policy of an MDP.
-    """
-    rewards, c_T = operator.model.rewards, operator.c_T
-    P, starts = operator.model.rows.matrix(), operator._pointers[:-1]
-    gap = np.zeros((operator.n_states, operator.n_states))
-    for choose in (np.maximum, np.minimum):
-        V = np.zeros(operator.n_states)
-        scale = float(np.abs(rewards).max()) / (1.0 - c_T)
-        while True:
-            new = choose.reduceat(rewards + c_T * (P @ V), starts)
-            change, V = float(np.abs(new - V).max()), new
-            if change <= 1e-13 * max(scale, 1e-300):
-                break
-        margin = 2.0 * c_T * change / (1.0 - c_T) + 1e-14 * scale
-        np.maximum(gap, operator.c_R * (np.abs(V[:, None] - V[None, :]) - 2.0 * margin), out=gap)
-    return gap

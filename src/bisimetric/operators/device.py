@@ -51,7 +51,7 @@ class DeviceOperator(MetricOperator):
             seen = self.evaluator.tally.read()
         if isinstance(d, np.ndarray) and on_device is not d:  # distances of the host go there and back
             d[:] = self.engine.to_host(on_device)
-        error = max(seen.last_error, self.evaluator.rounding())
+        error = self.evaluator.true_error(seen.last_error, seen.last_top)
         return Sweep(seen.last_rise, seen.last_fall, error, seen.iterations)
 
     def sweeps(self, start: Any, count: int, stop: float) -> Generator[None, None, Swept]:
@@ -136,15 +136,16 @@ class DeviceOperator(MetricOperator):
 
     def _enqueue_sweep(self, d: Any, stop: float, accuracy: float) -> None:
         """Start all that a sweep does."""
-        evaluator, kernels, weights = self.evaluator, self.engine.kernels, (self.c_R, self.c_T)
+        evaluator, kernels = self.evaluator, self.engine.kernels
         evaluator.prepare(d, accuracy)
+        weights = self.c_R, self.c_T * evaluator.unit
         for s0, s1 in self._units():
             if self.match == "chain":
                 block = self._block_of_chain(s1 - s0)
                 evaluator.enqueue(0, s0, s1, block)
                 kernels.write_chain(evaluator.tally, block, s0, evaluator.first, self._rewards, *weights, d)
             else:
-                acc = self._combined(s0, s1, evaluator.first, evaluator.enqueue)
+                acc = self._combined(s0, s1, evaluator.first, evaluator.enqueue, evaluator.unit)
                 kernels.write_rows(evaluator.tally, acc, s0, evaluator.first, d)
         kernels.mirror(evaluator.tally, d)
         kernels.end_sweep(evaluator.tally, stop, self.engine.dtype)
@@ -178,12 +179,12 @@ class DeviceOperator(MetricOperator):
             acc = self._combined(s0, s1, 1, fill)
             self.engine.kernels.write_rows(self.evaluator.tally, acc, s0, 1, target)
 
-    def _combined(self, s0: int, s1: int, first: int, fill: Callable[..., None]) -> Any:
-        """Rows s0 … s1−1 of F(d), for t ≥ s + first, with transports from `fill`."""
+    def _combined(self, s0: int, s1: int, first: int, fill: Callable[..., None], unit: float = 1.0) -> Any:
+        """Rows s0 … s1−1 of F(d), for t ≥ s + first, with transports from `fill`, which are in such units."""
         kernels, tally, dtype = self.engine.kernels, self.evaluator.tally, self.engine.dtype
         states, pointers, label_sets = self._tables
         acc = self.engine.xp.zeros((s1 - s0, self.n_states), dtype)
-        weights = self.c_R, self.c_T
+        weights = self.c_R, self.c_T * unit
         if self.match == "hausdorff":
             block = self._block_of_choices(s0, s1, fill, dtype)
             kernels.hausdorff(

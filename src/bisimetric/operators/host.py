@@ -12,6 +12,11 @@ from ..kernels.select import run_all, single_thread, threads
 from .base import MetricOperator, Sweep, Swept, Units
 
 _UNIT_BYTES = 4 << 20  # work space of one unit of work
+_BRIEF = 4 << 20  # entries of all pairs' costs up to which a sweep takes but a moment
+
+
+class _HaltedError(Exception):
+    """Work that was given up; seen by nobody, as what stopped it is raised instead."""
 
 
 class HostOperator(MetricOperator):
@@ -25,7 +30,7 @@ class HostOperator(MetricOperator):
         self.evaluator.restart()
         with single_thread():
             self.evaluator.prepare(d, accuracy)
-            reports = run_all(lambda unit: self._sweep_rows(unit[0], unit[1], d), self._units())
+            reports = self._all_units(lambda unit: self._sweep_rows(unit[0], unit[1], d))
         if self.evaluator.first == 1:
             np.fill_diagonal(d, 0.0)
         rise, fall, error, iterations = zip(*reports, strict=True)
@@ -46,10 +51,14 @@ class HostOperator(MetricOperator):
         kept = {name: array.copy() for name, array in self.evaluator.state().items()}
         with single_thread():
             self.evaluator.prepare(d, self.accuracy_for(tol))
-            run_all(lambda unit: self._bound_rows(unit[0], unit[1], lower, upper), self._units())
+            self._all_units(lambda unit: self._bound_rows(unit[0], unit[1], lower, upper))
         self.evaluator.finish()
         self.evaluator.load(kept)  # bounds only read
         return lower, upper
+
+    def _all_units(self, task: Callable[[tuple[int, int]], Any]) -> list[Any]:
+        work = (len(self.family.indptr) * int(self.family.sizes.max())) ** 2
+        return run_all(task, self._units(), self.evaluator.halt, brief=work <= _BRIEF)
 
     def for_classes(self, d: Any, stays: bool) -> Any:
         del stays
@@ -87,6 +96,8 @@ class HostOperator(MetricOperator):
         def fill(group: int, a0: int, a1: int, out: NDArray[Any]) -> None:
             nonlocal error, iterations
             report = evaluator.block(group, a0, a1, out)
+            if evaluator.halt[0]:  # a block that was left early must not be written
+                raise _HaltedError
             error, iterations = max(error, report.error), iterations + report.iterations
 
         acc = self._combined(s0, s1, evaluator.first, fill)
@@ -98,6 +109,8 @@ class HostOperator(MetricOperator):
 
             def fill(group: int, a0: int, a1: int, out: NDArray[Any], order: int = order) -> None:
                 self.evaluator.bounds(group, a0, a1, *(out, np.zeros_like(out))[::order])
+                if self.evaluator.halt[0]:
+                    raise _HaltedError
 
             self.engine.kernels.write_rows(self._combined(s0, s1, 1, fill), s0, 1, target)
 

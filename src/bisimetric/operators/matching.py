@@ -78,7 +78,6 @@ def apart(model: Chain | MDP, label_sets: NDArray[Any], keep: Sequence[str] | No
 
 
 def family_of(model: Chain | MDP, groups: tuple[NDArray[Any], ...]) -> Family:
-    """Rows ready for the kernels: rescaled so that they sum to 1 to the last bit that matters."""
+    """Rows ready for the kernels."""
     rows = model.rows
-    probs = rows.probs / np.repeat(rows.sums(), rows.sizes)
-    return Family(rows.indptr, rows.indices.view(np.uint32), probs, groups, rows.n_states)
+    return Family(rows.indptr, rows.indices.view(np.uint32), rows.probs, groups, rows.n_states)

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..kernels.select import Engine
+from . import accuracy
 
 Array = NDArray[Any]
 
@@ -145,31 +146,45 @@ class Evaluator(ABC):
     """
 
     first: int = 1
-    top: float = 0.0  # largest ground cost d^p of the sweep
+    top: float = 0.0  # largest ground cost of the sweep
+    unit: float = 1.0  # costs are (d/unit)^p
 
     def __init__(self, engine: Engine, family: Family, p: float) -> None:
         self.engine, self.family, self.p = engine, family, p
         self.cost: Array = engine.xp.empty((family.n_states, family.n_states), engine.dtype)
+        self.halt = np.zeros(1, np.uint8)  # set to stop kernels at their next pair
 
-    def prepare(self, d: Array, accuracy: float) -> None:
-        """Take the ground distance d [S, S]; entries should be within `accuracy` of the truth."""
-        self.top = float(self.engine.kernels.power(d, self.p, self.cost))
-        self.accuracy = accuracy
+    def prepare(self, d: Array, wanted: float) -> None:
+        """Take the ground distance d [S, S]; entries should be within `wanted` of the truth."""
+        self.top, self.unit = self.engine.kernels.power(d, self.p, self.cost)
+        self.accuracy = wanted / self.unit
 
     def block(self, group: int, a0: int, a1: int, out: Array) -> Report:
         """Fill out[a − a0, b] for rows a0 ≤ a < a1 of the group and all b ≥ a + first."""
         if self.top == 0.0:
             out[:] = 0.0
             return Report(0, 0.0)
-        return self._block(group, a0, a1, out)
+        report = self._block(group, a0, a1, out)
+        if self.unit != 1.0:
+            out *= self.unit
+        return Report(report.iterations, self.unit * report.error + self._lost())
 
     def bounds(self, group: int, a0: int, a1: int, lower: Array, upper: Array) -> None:
         """Fill lower ≤ W_p ≤ upper for a0 ≤ a < a1, b > a; needs `prepare`."""
         if self.top == 0.0:
             lower[:] = 0.0
             upper[:] = 0.0
-        else:
-            self._bounds(group, a0, a1, lower, upper)
+            return
+        self._bounds(group, a0, a1, lower, upper)
+        if self.unit != 1.0:
+            lower *= self.unit
+            upper *= self.unit
+            self.engine.xp.maximum(lower - self._lost(), 0.0, out=lower)
+            upper += self._lost()
+
+    def _lost(self) -> float:
+        """What costs below the smallest number may add to an entry."""
+        return accuracy.underflow(self.p, self.unit, float(np.finfo(self.engine.dtype).tiny))
 
     @abstractmethod
     def _block(self, group: int, a0: int, a1: int, out: Array) -> Report: ...

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..kernels.select import DeviceError, Engine
+from . import accuracy
 from .base import Array, Evaluator, Family, Report, same_supports
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ class DeviceEvaluator(Evaluator):
         with engine.kernels.memory_errors(self.needs):
             super().__init__(engine, family, p)
         self.first, self.keep = first, keep
+        self.synchronous = p != 1.0  # the unit of a sweep is known to the host
         self.tally = engine.kernels.Tally()
         self.rows = self._rows(family)
         self.kept: list[Any] = []  # of each group, for the pairs of its first rows
@@ -96,13 +98,18 @@ class DeviceEvaluator(Evaluator):
         """Rows that a block should have at most."""
         return 1 << 20
 
-    def rounding(self) -> float:
-        """What rounding may add to an entry beyond what the kernels report."""
+    def rounding(self, top: float) -> float:
+        """What rounding may add to an entry beyond what the kernels report, for costs up to `top`."""
+        del top
         return 0.0
 
-    def prepare(self, d: Array, accuracy: float) -> None:
-        self.accuracy = accuracy
-        self.engine.kernels.power(self.tally, d, self.p, self.cost)
+    def prepare(self, d: Array, wanted: float) -> None:
+        self.unit = self.engine.kernels.unit_of(d, self.p)
+        self.accuracy = wanted / self.unit
+        self._costs(d)
+
+    def _costs(self, d: Array) -> None:
+        self.engine.kernels.power(self.tally, d, self.p, self.cost, self.unit)
 
     def block(self, group: int, a0: int, a1: int, out: Array) -> Report:
         """As on the CPU, on arrays of the device; waits for it. For single blocks: sweeps use `enqueue`."""
@@ -111,10 +118,16 @@ class DeviceEvaluator(Evaluator):
         after = self.tally.read()
         self.tally.clear()
         self.tally.array[0] = int(np.float64(after.top).view(np.int64))
-        return Report(after.iterations - before.iterations, max(after.error, self.rounding()))
+        if self.unit != 1.0:
+            out *= self.unit
+        return Report(after.iterations - before.iterations, self.true_error(after.error, after.top))
+
+    def true_error(self, reported: float, top: float) -> float:
+        """The error of an entry, from what kernels report in the units of a sweep with costs up to `top`."""
+        return self.unit * (reported + self.rounding(top)) + (self._lost() if top > 0.0 else 0.0)
 
     def enqueue(self, group: int, a0: int, a1: int, out: Array) -> None:
-        """Start the work of `block`."""
+        """Start the work of `block`, in units of the sweep."""
         raise NotImplementedError
 
     def _block(self, group: int, a0: int, a1: int, out: Array) -> Report:
@@ -188,9 +201,9 @@ class ExactOnDevice(DeviceEvaluator):
     def _bounds(self, group: int, a0: int, a1: int, lower: Array, upper: Array) -> None:
         kernels, nothing = self.engine.kernels, self.kept[group][:0]
         kernels.exact_block(self.tally, self.rows, group, a0, a1, self.cost, 1.0 / self.p, self.first, nothing, upper)
-        slack = max(1e-13, 8.0 * self.engine.eps if self.engine.dtype == np.float32 else 0.0) * self.top
-        xp = self.engine.xp
-        lower[:] = xp.maximum(upper**self.p - slack, 0.0) ** (1.0 / self.p)
+        error = self.tally.read().error
+        lower[:] = self.engine.xp.maximum(upper - error, 0.0)
+        upper += error
 
 
 class IndependentOnDevice(DeviceEvaluator):
@@ -210,8 +223,14 @@ class IndependentOnDevice(DeviceEvaluator):
         else:
             kernels.independent_block(self.tally, self.rows, group, a0, a1, self.cost, 1.0 / self.p, self.first, out)
 
+    def rounding(self, top: float) -> float:
+        """All terms are positive, so sums of n and m of them are off by (n + m) units of round-off of themselves."""
+        terms = 2 * (self.family.n_states if self.dense_rows is not None else int(self.family.sizes.max())) + 8
+        return float(terms * self.engine.eps * top ** (1.0 / self.p))
+
     def _bounds(self, group: int, a0: int, a1: int, lower: Array, upper: Array) -> None:
         self.enqueue(group, a0, a1, upper)
+        upper += self.rounding(self.top)
         lower[:] = 0.0
 
 
@@ -227,8 +246,6 @@ class SinkhornOnDevice(DeviceEvaluator):
 
     squares = 3
     cold = 255  # bytes of a NaN
-    iteration_limit = 20_000
-    dense_limit = 400  # rounds of matrix products before the slow pairs are finished one by one
 
     def __init__(self, engine: Engine, family: Family, settings: Sinkhorn, keep: bool) -> None:
         self.settings = settings
@@ -237,9 +254,10 @@ class SinkhornOnDevice(DeviceEvaluator):
         self.gibbs: Any = None
         self.pairs: dict[tuple[int, int, int], Any] = {}
         super().__init__(engine, family, settings.p, keep, 0 if settings.diagonal == "kept" else 1)
-        self.synchronous = self.dense_rows is not None
-        self.safe = 300.0 if engine.dtype == np.float64 else 30.0
-        self.tightest = 64.0 * engine.eps
+        self.synchronous = self.synchronous or self.dense_rows is not None
+        self.safe = accuracy.safe_exponent(engine.eps)
+        self.tightest = accuracy.tightest_marginals(engine.eps)
+        self.reg = settings.reg  # in units of the sweep's costs
 
     def _kept_entries(self, group: int) -> int:
         return self.family.n_states if self.dense_rows is not None else int(self.rows.kept_numbers(group))
@@ -259,31 +277,25 @@ class SinkhornOnDevice(DeviceEvaluator):
     def rows_at_once(self) -> int:
         return int(self.rows.rows_at_once())
 
-    def rounding(self) -> float:
-        """The value is λ times a sum of logarithms near 0, so rounding costs about λ eps."""
-        if self.settings.cost != "value":
-            return 0.0
-        return float((16.0 * self.engine.eps * self.settings.reg) ** (1.0 / self.p))
-
-    def prepare(self, d: Array, accuracy: float) -> None:
-        xp, reg = self.engine.xp, float(self.settings.reg)
+    def _costs(self, d: Array) -> None:
+        xp = self.engine.xp
+        self.reg = accuracy.scaled_reg(self.settings.reg, self.p, self.unit)
         if self.dense_rows is None and self.rows.wants_gibbs():
             if self.gibbs is None or self.gibbs.shape != d.shape:
                 self.gibbs = xp.empty_like(d)
-            self.accuracy = accuracy
-            self.engine.kernels.power(self.tally, d, self.p, self.cost, reg, self.gibbs)
+            self.engine.kernels.power(self.tally, d, self.p, self.cost, self.unit, self.reg, self.gibbs)
             return
-        super().prepare(d, accuracy)
+        super()._costs(d)
         if self.dense_rows is None:
             return
         self.top = self.tally.read().top
-        by_products = self.top <= self.safe * reg
+        by_products = self.top <= self.safe * self.reg
         if by_products != self.by_products:
             for kept in self.kept:
                 kept.view(np.uint8).fill(self.cold)
             self.by_products = by_products
         if by_products:
-            self.kernel = xp.exp(self.cost * (-1.0 / reg))
+            self.kernel = xp.exp(self.cost * (-1.0 / self.reg))
             self.weighted = self.kernel * self.cost
 
     def enqueue(self, group: int, a0: int, a1: int, out: Array) -> None:
@@ -298,23 +310,26 @@ class SinkhornOnDevice(DeviceEvaluator):
     def _gathered(self, group: int, a0: int, a1: int, out: Array, kept: Array, listed: bool = False) -> None:
         s = self.settings
         self.engine.kernels.sinkhorn_block(
-            self.tally, self.rows, group, a0, a1, self.cost, s.reg, s.cost == "value", 1.0 / s.p, self.accuracy,
-            self.tightest, max(s.marginal_tol, self.tightest), self.iteration_limit, self.first, kept, out, self.gibbs,
-            self.safe, listed,
+            self.tally, self.rows, group, a0, a1, self.cost, self.reg, s.cost == "value", 1.0 / s.p, self.accuracy,
+            self.tightest, max(s.marginal_tol, self.tightest), accuracy.ITERATION_LIMIT, self.first, kept, out,
+            self.gibbs, self.safe, listed,
         )  # fmt: skip
 
     def _by_products(self, group: int, a0: int, a1: int, out: Array) -> None:
         s, members, kernels = self.settings, self.family.groups[group], self.engine.kernels
-        budget = 0.9 * self.accuracy**s.p / max(self.top, 1e-300)
-        tol = max(min(s.marginal_tol, budget), self.tightest)
+        tol = accuracy.marginal_tolerance(self.accuracy, s.p, self.top, s.marginal_tol, self.tightest)
         if (group, a0, a1) not in self.pairs:
             self.pairs[group, a0, a1] = kernels.dense_pairs(members, a0, a1, self.first)
         at = a0 * (len(members) - self.first) - a0 * (a0 - 1) // 2
-        iterations, error, left = kernels.dense_sinkhorn_block(
-            self.dense_rows, self.pairs[group, a0, a1], self.kernel, self.weighted, s.reg, s.cost == "value",
-            1.0 / s.p, tol, self.dense_limit, at, self._kept_up_to(group, a1), out,
+        iterations, error, least, left = kernels.dense_sinkhorn_block(
+            self.dense_rows, self.pairs[group, a0, a1], self.kernel, self.weighted, self.reg, s.cost == "value",
+            1.0 / s.p, tol, accuracy.DENSE_LIMIT, at, self._kept_up_to(group, a1), out,
         )  # fmt: skip
-        self.tally.add(iterations, float((error * self.top) ** (1.0 / s.p)))
+        terms, eps = 2 * self.family.n_states, self.engine.eps
+        slack = (error + terms * eps) * self.top
+        if s.cost == "value":
+            slack += accuracy.value_rounding(terms, self.reg, self.top, eps)
+        self.tally.add(iterations, accuracy.root_error(min(least, self.top), slack, s.p))
         if len(left):
             self.rows.list_pairs(left)
             self.tally.set_left(len(left))
@@ -322,13 +337,13 @@ class SinkhornOnDevice(DeviceEvaluator):
 
     def _bounds(self, group: int, a0: int, a1: int, lower: Array, upper: Array) -> None:
         s = self.settings
-        budget = 0.9 * self.accuracy**s.p / max(self.top, 1e-300)
-        tol = max(min(s.marginal_tol, budget), 64.0 * np.finfo(np.float64).eps)
+        tightest = accuracy.tightest_marginals(float(np.finfo(np.float64).eps))
+        tol = accuracy.marginal_tolerance(self.accuracy, s.p, self.top, s.marginal_tol, tightest)
         whole = self.dense_rows is None or not self.by_products
         kept = self._kept_up_to(group, a1) if whole else self.kept[group][:0]
         self.engine.kernels.bounds_block(
-            self.tally, self.rows, group, a0, a1, self.cost, s.reg, False, 1.0 / s.p, tol, self.iteration_limit,
-            self.first, kept, lower, upper,
+            self.tally, self.rows, group, a0, a1, self.cost, self.reg, False, 1.0 / s.p, tol,
+            accuracy.ITERATION_LIMIT, self.first, kept, lower, upper,
         )  # fmt: skip
 
     def finish(self) -> None:
@@ -341,7 +356,6 @@ class BallOnDevice(DeviceEvaluator):
 
     cold = 255
     kept_dtype = np.float64
-    iteration_limit = 20_000
 
     def __init__(self, engine: Engine, family: Family, settings: KLBall, keep: bool) -> None:
         self.settings = settings
@@ -389,13 +403,13 @@ class BallOnDevice(DeviceEvaluator):
         if self.exact is not None and "exact_kept0" in state:
             self.exact.load({name.removeprefix("exact_"): array for name, array in state.items()})
 
-    def prepare(self, d: Array, accuracy: float) -> None:
-        super().prepare(d, accuracy)
+    def prepare(self, d: Array, wanted: float) -> None:
+        super().prepare(d, wanted)
         self.top = self.tally.read().top
         if self.exact is not None:
             self.exact.cost = self.cost
-        self.target = max(min(0.5 * accuracy, 1e-6 * self.top), 1e-13 * self.top)
-        self.tol = max(min(1e-6, 0.05 * accuracy / max(self.top, 1e-300)), 64.0 * np.finfo(np.float64).eps)
+        self.target = accuracy.ball_target(self.accuracy, self.p, self.top)
+        self.tol = accuracy.ball_marginals(self.accuracy, self.top)
 
     def enqueue(self, group: int, a0: int, a1: int, out: Array) -> None:
         if self.top == 0.0:
@@ -405,11 +419,11 @@ class BallOnDevice(DeviceEvaluator):
             self.exact.enqueue(group, a0, a1, out)
         self.engine.kernels.ball_block(
             self.tally, self.rows, group, a0, a1, self.cost, self.settings.radius, self.entropies, 1.0 / self.p,
-            self.tol, self.iteration_limit, self.target, self.first, self._kept_up_to(group, a1), out,
+            self.tol, accuracy.ITERATION_LIMIT, self.target, self.first, self._kept_up_to(group, a1), out,
         )  # fmt: skip
 
     def _bounds(self, group: int, a0: int, a1: int, lower: Array, upper: Array) -> None:
         self.engine.kernels.bounds_block(
-            self.tally, self.rows, group, a0, a1, self.cost, 1.0, True, 1.0 / self.p, self.tol, self.iteration_limit,
-            self.first, self._kept_up_to(group, a1), lower, upper,
+            self.tally, self.rows, group, a0, a1, self.cost, 1.0, True, 1.0 / self.p, self.tol,
+            accuracy.ITERATION_LIMIT, self.first, self._kept_up_to(group, a1), lower, upper,
         )  # fmt: skip

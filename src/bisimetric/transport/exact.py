@@ -11,6 +11,8 @@ import numpy as np
 from ..kernels.select import Engine
 from .base import Array, Axioms, Evaluator, Family, Kept, Report, Transport, check_order, pair_entries
 
+_NOWHERE: Array = np.empty((0, 0))
+
 
 @dataclass(frozen=True)
 class Exact(Transport):
@@ -58,6 +60,7 @@ class ExactEvaluator(Evaluator):
     def __init__(self, engine: Engine, family: Family, p: float, keep: bool, first: int = 1) -> None:
         super().__init__(engine, family, p)
         self.first = first
+        self.defects = self._defects()
         self.kept = Kept(
             engine, family, first=first, per_pair=0, shared=2, cold=0, dtype=_tree_dtype(family), keep=keep
         )
@@ -70,9 +73,17 @@ class ExactEvaluator(Evaluator):
         if isinstance(old, ExactEvaluator):
             self.kept.take_from(old.kept)
 
+    def _defects(self) -> Array:
+        """What rows lack of 1 beyond the precision of their entries, for p > 1, where roots magnify it [N]."""
+        defects = np.zeros(len(self.family.indptr) - 1 if self.p != 1.0 else 1)
+        if self.p != 1.0:
+            self.engine.kernels.row_defects(self.family.indptr, self.family.probs, defects)
+        return defects
+
     def follow(self, family: Family) -> None:
         super().follow(family)
         self.kept.follow(family)
+        self.defects = self._defects()
 
     def state(self) -> dict[str, Array]:
         return self.kept.state("trees")
@@ -80,14 +91,16 @@ class ExactEvaluator(Evaluator):
     def load(self, state: Mapping[str, Array]) -> None:
         self.kept.load(state, "trees")
 
-    def _block(self, group: int, a0: int, a1: int, out: Array) -> Report:
+    def _block(self, group: int, a0: int, a1: int, out: Array, errors: Array = _NOWHERE) -> Report:
         f = self.family
         pivots, error = self.engine.kernels.exact_block(
-            f.indptr, f.indices, f.probs, f.groups[group], a0, a1, self.cost, 1.0 / self.p, self.top,
-            self.first, self.kept.arrays[group], self.kept.bases[group], out,
+            f.indptr, f.indices, f.probs, self.defects, f.groups[group], a0, a1, self.cost, 1.0 / self.p, self.top,
+            self.first, self.kept.arrays[group], self.kept.bases[group], self.halt, out, errors,
         )  # fmt: skip
         return Report(pivots, error)
 
     def _bounds(self, group: int, a0: int, a1: int, lower: Array, upper: Array) -> None:
-        self._block(group, a0, a1, upper)
-        np.power(np.maximum(upper**self.p - 1e-13 * self.top, 0.0), 1.0 / self.p, out=lower)
+        errors = np.zeros_like(upper)
+        self._block(group, a0, a1, upper, errors)
+        np.maximum(upper - errors, 0.0, out=lower)
+        upper += errors

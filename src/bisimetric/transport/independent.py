@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from ..kernels.select import Engine
 from .base import Array, Axioms, Evaluator, Family, Report, Transport, check_order
 
@@ -69,10 +71,17 @@ class IndependentEvaluator(Evaluator):
             kernels.dense_independent_block(self.dense_rows, f.groups[group], a0, a1, self.cost, 1.0 / self.p, out)
         else:
             kernels.independent_block(
-                f.indptr, f.indices, f.probs, f.groups[group], a0, a1, self.cost, 1.0 / self.p, self.first, out
-            )
-        return Report(0, 1e-14 * self.top ** (1.0 / self.p))
+                f.indptr, f.indices, f.probs, f.groups[group], a0, a1, self.cost, 1.0 / self.p, self.first, self.halt,
+                out,
+            )  # fmt: skip
+        return Report(0, self._rounding())
+
+    def _rounding(self) -> float:
+        """All terms are positive, so sums of n and m of them are off by (n + m) units of round-off of themselves."""
+        terms = 2 * (self.family.n_states if self.dense_rows is not None else int(self.family.sizes.max())) + 8
+        eps = self.engine.eps if self.dense_rows is not None else float(np.finfo(np.float64).eps)
+        return float(terms * eps * self.top ** (1.0 / self.p))
 
     def _bounds(self, group: int, a0: int, a1: int, lower: Array, upper: Array) -> None:
-        self._block(group, a0, a1, upper)
+        upper += self._block(group, a0, a1, upper).error
         lower[:] = 0.0

@@ -9,12 +9,10 @@ from typing import Any
 import numpy as np
 
 from ..kernels.select import Engine
+from . import accuracy
 from .base import Array, Axioms, Evaluator, Family, Kept, Report, Transport, check_order, pair_entries
 from .exact import ExactEvaluator
 from .independent import check_diagonal
-
-_ITERATION_LIMIT = 20_000
-_DENSE_LIMIT = 400  # rounds of matrix products before the slow pairs are finished one by one
 
 
 @dataclass(frozen=True)
@@ -59,8 +57,10 @@ class Sinkhorn(Transport):
 
     @property
     def axioms(self) -> Axioms:
+        # The value keeps the triangle inequality: plans of (μ, ν) and (ν, ρ) are glued along ν, costs add up
+        # (Minkowski), and by data processing the mutual information of the ends is at most that of either side.
         value = self.cost == "value"
-        return Axioms(zero_diagonal=self.diagonal == "zero", triangle=False, monotone=value, nonexpansive=value)
+        return Axioms(zero_diagonal=self.diagonal == "zero", triangle=value, monotone=value, nonexpansive=value)
 
     @property
     def guarantee(self) -> str:
@@ -132,8 +132,7 @@ class SinkhornEvaluator(Evaluator):
         self.first = 0 if settings.diagonal == "kept" else 1
         self.keep = keep
         self.in_logs = False
-        # Scalings reach exp(top/λ) on either side; half of the exponent's range is kept free.
-        self.safe = 300.0 if engine.dtype == np.float64 else 30.0
+        self.reg = settings.reg  # in units of the sweep's costs
         self.dense_rows = engine.kernels.dense_rows(family, engine.dtype) if family.dense() else None
         self.dense_kept: list[Array] = [np.empty((0, family.n_states), engine.dtype) for _ in family.groups]
         self.kernel: Array = np.empty((0, 0), engine.dtype)
@@ -172,24 +171,25 @@ class SinkhornEvaluator(Evaluator):
         self.kept.load(state, "scalings")
         self.dense_kept = [np.array(state[f"dense{g}"]) for g in range(len(self.dense_kept))]
 
-    def prepare(self, d: Array, accuracy: float) -> None:
-        super().prepare(d, accuracy)
-        reg, eps = self.settings.reg, self.engine.eps
-        in_logs = self.top > self.safe * reg
+    def prepare(self, d: Array, wanted: float) -> None:
+        super().prepare(d, wanted)
+        eps = self.engine.eps
+        self.reg = accuracy.scaled_reg(self.settings.reg, self.p, self.unit)
+        in_logs = not self.top <= accuracy.safe_exponent(eps) * self.reg
         if in_logs != self.in_logs:  # y and log y are one step apart
             for array in self.kept.arrays:
-                with np.errstate(over="ignore"):
-                    array[:] = np.log(array) if in_logs else np.nan
+                array[:] = np.log(array) if in_logs else np.nan
             self.in_logs = in_logs
-        self.tightest = 64.0 * (np.finfo(np.float64).eps if in_logs else eps)
-        budget = 0.9 * accuracy**self.p / max(self.top, 1e-300)
-        self.tol = max(min(self.settings.marginal_tol, budget), self.tightest)  # for all pairs alike
+        self.eps = float(np.finfo(np.float64).eps) if in_logs else eps
+        self.tightest = accuracy.tightest_marginals(self.eps)
+        loosest = self.settings.marginal_tol
+        self.tol = accuracy.marginal_tolerance(self.accuracy, self.p, self.top, loosest, self.tightest)
         if in_logs:
             self.kernel = np.empty((1, 1), self.engine.dtype)
             return
         if self.kernel.shape != self.cost.shape:
             self.kernel = np.empty_like(self.cost)
-        self.engine.kernels.gibbs(self.cost, reg, self.kernel)
+        self.engine.kernels.gibbs(self.cost, self.reg, self.kernel)
         if self.dense_rows is not None:
             self._prepare_dense()
 
@@ -211,23 +211,27 @@ class SinkhornEvaluator(Evaluator):
         self, members: Array, a0: int, a1: int, out: Array, kept: Array, base: Array, first: int
     ) -> Report:
         f, s = self.family, self.settings
-        iterations, error = self.engine.kernels.sinkhorn_block(
-            f.indptr, f.indices, f.probs, members, a0, a1, self.cost, self.kernel, self.in_logs, s.reg,
+        return Report(*self.engine.kernels.sinkhorn_block(
+            f.indptr, f.indices, f.probs, members, a0, a1, self.cost, self.kernel, self.in_logs, self.reg,
             s.cost == "value", 1.0 / s.p, self.top, self.accuracy, self.tightest, max(s.marginal_tol, self.tightest),
-            _ITERATION_LIMIT, first, kept, base, out,
-        )  # fmt: skip
-        return Report(iterations, max(error, self._value_rounding()))
+            accuracy.ITERATION_LIMIT, self.eps, first, kept, base, self.halt, out,
+        ))  # fmt: skip
 
     def _dense_block(self, group: int, a0: int, a1: int, out: Array) -> Report:
         s, members = self.settings, self.family.groups[group]
         assert self.dense_rows is not None
         iterations, left, error = self.engine.kernels.dense_sinkhorn_block(
-            self.dense_rows, members, a0, a1, self.kernel, self.weighted, s.reg, s.cost == "value", self.tol,
-            _DENSE_LIMIT, self.first, self.dense_kept[group], out,
+            self.dense_rows, members, a0, a1, self.kernel, self.weighted, self.reg, s.cost == "value", self.tol,
+            accuracy.DENSE_LIMIT, self.first, self.dense_kept[group], self.halt, out,
         )  # fmt: skip
-        if s.p != 1.0:
+        slack = self._dense_slack(error)
+        worst = slack
+        if s.p != 1.0:  # a root magnifies errors most where values are smallest
+            least = float(
+                np.min(out[np.arange(out.shape[1]) >= np.arange(a0, a1)[:, None] + self.first], initial=self.top)
+            )
+            worst = accuracy.root_error(least, slack, s.p)
             np.power(out, 1.0 / s.p, out=out)
-        worst = max(self._root_error(error * self.top), self._value_rounding())
         for a, b, y in left:  # finished one by one, with Newton steps
             one = np.zeros((1, 2))
             lo, hi = self.family.indptr[members[b]], self.family.indptr[members[b] + 1]
@@ -237,22 +241,20 @@ class SinkhornEvaluator(Evaluator):
             iterations, worst = iterations + report.iterations, max(worst, report.error)
         return Report(iterations, worst)
 
-    def _value_rounding(self) -> float:
-        """The value is λ times a sum of logarithms near 0, so rounding costs about λ eps."""
-        if self.settings.cost != "value":
-            return 0.0
-        eps = np.finfo(np.float64).eps if self.in_logs else self.engine.eps
-        return self._root_error(16.0 * eps * self.settings.reg)
-
-    def _root_error(self, error: float) -> float:
-        return float(error ** (1.0 / self.p))
+    def _dense_slack(self, error: float) -> float:
+        """How far a cost or value by matrix products may be off, for marginals within `error`."""
+        terms = 2 * self.family.n_states
+        rounding = (
+            accuracy.value_rounding(terms, self.reg, self.top, self.eps) if self.settings.cost == "value" else 0.0
+        )
+        return (error + terms * self.eps) * self.top + rounding
 
     def _bounds(self, group: int, a0: int, a1: int, lower: Array, upper: Array) -> None:
         f, s = self.family, self.settings
         self.engine.kernels.bounds_block(
-            f.indptr, f.indices, f.probs, f.groups[group], a0, a1, self.cost, s.reg, False, not self.in_logs,
-            1.0 / s.p, self.top, self.tol, _ITERATION_LIMIT, self.first, self.kept.arrays[group],
-            self.kept.bases[group], lower, upper,
+            f.indptr, f.indices, f.probs, f.groups[group], a0, a1, self.cost, self.reg, False, not self.in_logs,
+            1.0 / s.p, self.top, self.tol, accuracy.ITERATION_LIMIT, self.first, self.kept.arrays[group],
+            self.kept.bases[group], self.halt, lower, upper,
         )  # fmt: skip
 
     def finish(self) -> None:
@@ -311,23 +313,23 @@ class BallEvaluator(Evaluator):
         if self.exact is not None:
             self.exact.load({name.removeprefix("exact_"): array for name, array in state.items()})
 
-    def prepare(self, d: Array, accuracy: float) -> None:
-        super().prepare(d, accuracy)
+    def prepare(self, d: Array, wanted: float) -> None:
+        super().prepare(d, wanted)
         if self.exact is not None:
-            self.exact.cost, self.exact.top = self.cost, self.top
-        # The answer is a stationary value in λ and in the potentials, so the target is met with ease.
-        self.target = max(min(0.5 * accuracy, 1e-6 * self.top), 1e-13 * self.top)
-        self.tol = max(min(1e-6, 0.05 * accuracy / max(self.top, 1e-300)), 64.0 * np.finfo(np.float64).eps)
+            self.exact.cost, self.exact.top, self.exact.unit = self.cost, self.top, 1.0
+            self.exact.halt = self.halt
+        self.target = accuracy.ball_target(self.accuracy, self.p, self.top)
+        self.tol = accuracy.ball_marginals(self.accuracy, self.top)
 
     def _block(self, group: int, a0: int, a1: int, out: Array) -> Report:
         f, s = self.family, self.settings
         before = Report(0, 0.0)
         if self.exact is not None:
-            before = self.exact.block(group, a0, a1, out)
+            before = self.exact._block(group, a0, a1, out)
         iterations, error = self.engine.kernels.ball_block(
             f.indptr, f.indices, f.probs, f.groups[group], a0, a1, self.cost, s.radius, self.entropies, 1.0 / s.p,
-            self.top, self.tol, _ITERATION_LIMIT, self.target, self.first, self.kept.arrays[group],
-            self.kept.bases[group], out,
+            self.tol, accuracy.ITERATION_LIMIT, self.target, self.first, self.kept.arrays[group],
+            self.kept.bases[group], self.halt, out,
         )  # fmt: skip
         return Report(iterations + before.iterations, max(error, before.error))
 
@@ -335,8 +337,8 @@ class BallEvaluator(Evaluator):
         f, s = self.family, self.settings
         self.engine.kernels.bounds_block(
             f.indptr, f.indices, f.probs, f.groups[group], a0, a1, self.cost, 1.0, True, False, 1.0 / s.p, self.top,
-            self.tol, _ITERATION_LIMIT, self.first, self.kept.arrays[group], self.kept.bases[group],
-            lower, upper,
+            self.tol, accuracy.ITERATION_LIMIT, self.first, self.kept.arrays[group], self.kept.bases[group],
+            self.halt, lower, upper,
         )  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from .combine import (
 )
 from .dense import dense_independent_block, dense_rows, dense_sinkhorn_block
 from .refine import refine
-from .simplex import exact_block
+from .simplex import exact_block, row_defects
 from .sinkhorn import sinkhorn_block
 
 __all__ = [
@@ -38,6 +38,7 @@ __all__ = [
     "power",
     "raise_to",
     "refine",
+    "row_defects",
     "sinkhorn_block",
     "start_rows",
     "value_gap",

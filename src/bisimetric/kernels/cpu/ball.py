@@ -6,34 +6,46 @@ import numpy as np
 from . import simplex
 from .jit import kernel
 from .scaling import solve_log, vectors
-from .sinkhorn import dual_value, gather, log_pair, product_cost, relative_entropy, widest_support
-from .spanning_tree import MASS, scratch
+from .simplex import root_and_error
+from .sinkhorn import (
+    dual_value,
+    entropy_term,
+    exact_cost,
+    gather,
+    log_pair,
+    product_cost,
+    relative_entropy,
+    value_rounding,
+    widest_support,
+)
+from .spanning_tree import scratch
+
+_EPS = float(np.finfo(np.float64).eps)
+_BISECTIONS = 80
 
 
 @kernel
-def two_by_two_ball(a, b, c00, c01, c10, c11, radius):
-    """Least cost over 2 × 2 couplings with KL ≤ radius: KL is convex in t with its minimum at ab."""
-    good = a * b
-    bad = min(a, b) if c00 + c11 < c01 + c10 else max(0.0, a + b - 1.0)
-    if relative_entropy(a, b, bad) <= radius:
-        good = bad
-    else:
-        for _ in range(60):
-            t = 0.5 * (good + bad)
-            if relative_entropy(a, b, t) <= radius:
-                good = t
-            else:
-                bad = t
-    return good * c00 + (a - good) * c01 + (b - good) * c10 + max(1.0 - a - b + good, 0.0) * c11
+def two_by_two_ball(a0, a1, b0, b1, c00, c01, c10, c11, radius):
+    """(least cost over 2 × 2 couplings with KL ≤ radius, how far it may be off).
 
-
-@kernel
-def _exact_value(n, m, part, a, b, real, link, top):
-    for i in range(n):
-        real[MASS, i] = a[i]
-    for j in range(m):
-        real[MASS, n + j] = b[j]
-    return simplex.solve(n, m, part, real, link, np.zeros(2 * (n + m), np.uint16), 0, 1e-13 * top)[0]
+    Columns are ordered so that mass should leave the diagonal. KL is convex in what has left it since a⊗b, and 0 there.
+    """
+    if c00 + c11 < c01 + c10:
+        b0, b1, c00, c01, c10, c11 = b1, b0, c01, c00, c11, c10
+    good, bad = 0.0, min(a0 * b0, a1 * b1)
+    if relative_entropy(a0, a1, b0, b1, bad) <= radius:
+        value = simplex.two_by_two(a0, a1, b0, b1, c00, c01, c10, c11)
+        return value, 8.0 * _EPS * (value + (min(a0, a1) + min(b0, b1)) * max(c00, c01, c10, c11))
+    for _ in range(_BISECTIONS):
+        shift = 0.5 * (good + bad)
+        if relative_entropy(a0, a1, b0, b1, shift) <= radius:
+            good = shift
+        else:
+            bad = shift
+    diagonal = max(a0 * b0 - good, 0.0) * c00 + max(a1 * b1 - good, 0.0) * c11
+    value = diagonal + (a0 * b1 + good) * c01 + (a1 * b0 + good) * c10
+    off = bad - good + 8.0 * _EPS * good
+    return value, off * (c00 + c11 - c01 - c10) + 8.0 * _EPS * value
 
 
 @kernel
@@ -74,49 +86,57 @@ def _rounded(n, m, part, a, b, plan):
             if missing > 0.0:
                 mass += short_a[i] * max(short_b[j], 0.0) / missing
             cost += mass * part[i * m + j]
-            if mass > 0.0:
-                kl += mass * (np.log(mass / a[i]) - np.log(b[j]))
-    return cost, max(kl, 0.0)
+            kl += entropy_term(mass, a[i], b[j])
+    return cost, kl
 
 
 @kernel
 def _ball_pair(
-    n, m, part, radius, a, b, logs, plan, vec, matrix, real, link, kept, start, top, tol, limit, accuracy
+    n, m, part, radius, a, b, logs, plan, vec, turned, matrix, real, link, kept, start, inv_p, tol, limit, accuracy
 ):  # fmt: skip
-    """Search λ until KL = radius; returns (value, error, iterations).
+    """Search λ until KL = radius; returns (value, by how much the answer may be above it, iterations).
 
     For each λ, value_λ − λ·radius is a lower bound on the answer (Lagrange) and is returned at its
     best. Above: the plan made feasible, and mixed with the product plan, whose KL is 0, until its KL, which is
-    convex, is within the radius. Between them lies the answer. kept[start] is log λ, kept[start + 1:] is log y.
+    convex, is within the radius. Between them lies the answer. Another lower bound is the cost of the product plan less
+    max C √(radius/2) (Pinsker's inequality). kept[start] is log λ, kept[start + 1:] is log y.
     """
+    product, top = 0.0, 0.0
+    for i in range(n):
+        for j in range(m):
+            product += a[i] * b[j] * part[i * m + j]
+            top = max(top, part[i * m + j])
+    if top == 0.0:
+        return 0.0, 0.0, 0
     # Below the floor a plan costs at most λ (log n + log m) more than the exact one.
     least = 0.3 * accuracy / (np.log(n) + np.log(m))
     floor, ceiling = np.log(min(max(least, 1e-8 * top), 1e-3 * top)), np.log(1e7 * top)
     low, high = floor, ceiling
     log_reg = min(max(kept[start], floor), ceiling) if not np.isnan(kept[start]) else np.log(0.1 * top)
-    best, product = 0.0, 0.0
-    for i in range(n):
-        for j in range(m):
-            product += a[i] * b[j] * part[i * m + j]
-    upper = product
+    upper = product * (1.0 + (n + m) * _EPS)
+    best = max(product - top * np.sqrt(0.5 * radius) - (upper - product), 0.0)
     iterations = 0
     last_reg, last_miss = np.nan, np.nan
     for _ in range(80):
+        if root_and_error(best, upper - best, 0.0, inv_p)[1] <= accuracy or high - low < 1e-14:
+            break
         reg = np.exp(log_reg)
-        more, _ = log_pair(n, m, part, reg, a, b, logs, plan, vec, matrix, real, link, kept, start + 1, tol, limit)
+        more, _ = log_pair(
+            n, m, part, reg, a, b, logs, plan, vec, turned, matrix, real, link, kept, start + 1, tol, limit
+        )
         iterations += more
         cost, kl = _rounded(n, m, part, a, b, plan)
-        best = max(best, dual_value(n, m, a, b, logs[0], logs[1], reg) - reg * radius)
+        lower = dual_value(n, m, a, b, logs[0], logs[1], reg) - value_rounding(n, m, reg, top, _EPS)
+        best = max(best, lower - reg * radius)
         part_kept = min(1.0, radius / kl) if kl > 0.0 else 1.0
-        upper = min(upper, part_kept * cost + (1.0 - part_kept) * product)
+        upper = min(upper, part_kept * cost + (1.0 - part_kept) * product + 4.0 * _EPS * (n + m) * top)
         if kl <= radius:
             high = log_reg
         else:
             low = log_reg
-        if upper - best <= accuracy or high - low < 1e-14:
-            break
         if high <= floor:  # the ball holds even this nearly exact plan: it does not bind
-            best = max(best, _exact_value(n, m, part, a, b, real, link, top))
+            exact, slack = exact_cost(n, m, part, a, b, real, link, top)
+            best = max(best, exact - slack)
             break
         miss = np.log(max(kl, 1e-300) / radius)
         guess = _next_trial(log_reg, miss, last_reg, last_miss, low, high)
@@ -127,22 +147,24 @@ def _ball_pair(
             kept[start + 1 + j] = np.log(b[j]) + (kept[start + 1 + j] - np.log(b[j])) * np.exp(log_reg - guess)
         log_reg = guess
     kept[start] = log_reg
-    return best, max(upper - best, 0.0), iterations
+    best = min(best, upper)
+    return best, upper - best, iterations
 
 
 @kernel
 def ball_block(
-    indptr, indices, probs, members, a0, a1, cost, radius, entropies, inv_p, top, tol, limit, accuracy,
-    first, kept, base, out,
+    indptr, indices, probs, members, a0, a1, cost, radius, entropies, inv_p, tol, limit, accuracy,
+    first, kept, base, halt, out,
 ):  # fmt: skip
     """Fill out with the least ‖d‖_{p,ω} over couplings with KL(ω ‖ a⊗b) ≤ radius.
 
     Where radius ≥ min(H(a), H(b)) every coupling is allowed and the answer is exact transport (the
-    paper's lemma on equality); the caller has put that answer into `out`, and it is left alone.
+    paper's lemma on equality); the caller has put that answer into `out`, and it is left alone. `accuracy` is that of
+    an entry. Stops early where halt[0] is set. Returns (iterations, largest error of an entry).
     """
     widest = widest_support(indptr, members, a0)
     part, real, link = scratch(widest)
-    vec, matrix = vectors(widest, part)
+    vec, turned, matrix = vectors(widest, part)
     plan = np.empty(widest * widest)
     logs = np.empty((2, widest))
     keep = len(base) > 0
@@ -153,14 +175,19 @@ def ball_block(
         lo, n = indptr[members[a]], indptr[members[a] + 1] - indptr[members[a]]
         start = base[a] if keep else 0
         for b in range(a + first, len(members)):
+            if halt[0]:
+                return iterations, worst
             to, m = indptr[members[b]], indptr[members[b] + 1] - indptr[members[b]]
             pa, pb = probs[lo : lo + n], probs[to : to + m]
-            error = 0.0
             if n == 1 or m == 1 or radius == 0.0:
                 value = product_cost(probs, indices, lo, n, to, m, cost)
+                above = below = (n + m + 4) * _EPS * value
             elif n + m == 4:
                 x, y, z, t = indices[lo], indices[lo + 1], indices[to], indices[to + 1]
-                value = two_by_two_ball(pa[0], pb[0], cost[x, z], cost[x, t], cost[y, z], cost[y, t], radius)
+                value, above = two_by_two_ball(
+                    pa[0], pa[1], pb[0], pb[1], cost[x, z], cost[x, t], cost[y, z], cost[y, t], radius
+                )
+                below = above
             elif radius >= min(entropies[members[a]], entropies[members[b]]):
                 if keep:
                     start += m + 1
@@ -170,17 +197,16 @@ def ball_block(
                     store[0] = np.nan
                     store[1] = np.nan
                 gather(cost, indices, lo, n, to, m, part)
-                value, error, more = _ball_pair(
-                    n, m, part, radius, pa, pb, logs, plan, vec, matrix, real, link, store, start, top,
+                value, above, more = _ball_pair(
+                    n, m, part, radius, pa, pb, logs, plan, vec, turned, matrix, real, link, store, start, inv_p,
                     tol, limit, accuracy,
                 )  # fmt: skip
+                below = 0.0
                 iterations += more
                 if keep:
                     start += m + 1
-            root = value if inv_p == 1.0 else value**inv_p
-            if error > 0.0:
-                worst = max(worst, (value + error if inv_p == 1.0 else (value + error) ** inv_p) - root)
-            out[a - a0, b] = root
+            out[a - a0, b], error = root_and_error(value, above, below, inv_p)
+            worst = max(worst, error)
     return iterations, worst
 
 
@@ -205,7 +231,7 @@ def _transformed_value(n, m, part, a, b, f):
 @kernel
 def bounds_block(
     indptr, indices, probs, members, a0, a1, cost, reg, own_reg, scalings, inv_p, top, tol, limit,
-    first, kept, base, lower, upper,
+    first, kept, base, halt, lower, upper,
 ):  # fmt: skip
     """Fill lower ≤ W_p ≤ upper for a0 ≤ a < a1, b > a, from entropic potentials.
 
@@ -214,7 +240,7 @@ def bounds_block(
     """
     widest = widest_support(indptr, members, a0)
     part, _, _ = scratch(widest)
-    vec, matrix = vectors(widest, part)
+    vec, turned, matrix = vectors(widest, part)
     plan = np.empty(widest * widest)
     logs = np.empty((2, widest))
     keep = len(base) > 0
@@ -222,36 +248,48 @@ def bounds_block(
         lo, n = indptr[members[a]], indptr[members[a] + 1] - indptr[members[a]]
         start = base[a] if keep else 0
         for b in range(a + first, len(members)):
+            if halt[0]:
+                return
             to, m = indptr[members[b]], indptr[members[b] + 1] - indptr[members[b]]
             pa, pb = probs[lo : lo + n], probs[to : to + m]
             if n == 1 or m == 1:
                 low = product_cost(probs, indices, lo, n, to, m, cost)
                 high = low
+                slack = (n + m + 4) * _EPS * low
             elif n + m == 4:
                 x, y, z, t = indices[lo], indices[lo + 1], indices[to], indices[to + 1]
-                low = simplex.two_by_two(pa[0], pb[0], cost[x, z], cost[x, t], cost[y, z], cost[y, t])
+                c00, c01, c10, c11 = cost[x, z], cost[x, t], cost[y, z], cost[y, t]
+                low = simplex.two_by_two(pa[0], pa[1], pb[0], pb[1], c00, c01, c10, c11)
                 high = low
+                slack = 8.0 * _EPS * (low + (min(pa[0], pa[1]) + min(pb[0], pb[1])) * max(c00, c01, c10, c11))
             else:
                 gather(cost, indices, lo, n, to, m, part)
+                biggest = np.max(part[: n * m])
+                slack = 4.0 * _EPS * (n + m) * biggest
                 own = start
                 start += m + 1 if own_reg else m
                 if b == a:
                     continue
-                if not keep or np.isnan(kept[own]):
-                    strength = 0.01 * top if own_reg else reg
-                    for j in range(m):
-                        logs[1, j] = np.log(pb[j])
-                else:
-                    strength = np.exp(kept[own]) if own_reg else reg
-                    own += 1 if own_reg else 0
-                    for j in range(m):
+                known = keep and not np.isnan(kept[own])
+                strength = reg
+                if own_reg:
+                    strength = np.exp(kept[own]) if known else 0.01 * top
+                    own += 1
+                strength = max(strength, 1e-8 * biggest)  # smaller ones lose their digits
+                for j in range(m):
+                    logs[1, j] = np.log(pb[j])
+                    if known:
                         y = float(kept[own + j])
                         logs[1, j] = np.log(y) if scalings else y
-                solve_log(n, m, part, strength, pa, pb, logs[0], logs[1], plan, vec, matrix, tol, limit)
-                for i in range(n):
-                    logs[0, i] = strength * (logs[0, i] - np.log(pa[i]))
-                low = max(_transformed_value(n, m, part, pa, pb, logs[0]), 0.0)
-                high, _ = _rounded(n, m, part, pa, pb, plan)
+                if biggest > 0.0:
+                    solve_log(n, m, part, strength, pa, pb, logs[0], logs[1], plan, vec, turned, matrix, tol, limit)
+                    for i in range(n):
+                        logs[0, i] = strength * (logs[0, i] - np.log(pa[i]))
+                    low = max(_transformed_value(n, m, part, pa, pb, logs[0]), 0.0)
+                    high, _ = _rounded(n, m, part, pa, pb, plan)
+                else:
+                    low, high = 0.0, 0.0
             if b > a:
+                low, high = max(low - slack, 0.0), high + slack
                 lower[a - a0, b] = low if inv_p == 1.0 else low**inv_p
                 upper[a - a0, b] = high if inv_p == 1.0 else high**inv_p

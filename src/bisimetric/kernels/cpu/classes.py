@@ -1,18 +1,17 @@
 """Classes of states: the greedy cover of the states by ε-neighbourhoods, extents of classes, the averaged chain."""
 
 import numpy as np
-from numba import njit
 
-from .jit import OPTIONS, REASSOCIATE, kernel
+from .jit import kernel
 
 
-@njit(**OPTIONS, fastmath=REASSOCIATE)
+@kernel
 def all_finite(d):
-    """Whether all entries are finite: 0 times anything else is NaN."""
-    total = 0.0
+    """Whether all entries are finite."""
+    bad = 0
     for x in d.ravel():
-        total += x * 0.0
-    return total == 0.0
+        bad += not np.isfinite(x)
+    return bad == 0
 
 
 @kernel

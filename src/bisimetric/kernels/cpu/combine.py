@@ -1,5 +1,7 @@
 """From transport distances between choices to distances between states, and other passes over d."""
 
+import math
+
 import numpy as np
 
 from .jit import kernel
@@ -64,18 +66,27 @@ def write_rows(acc, s0, first, d):
 
 @kernel
 def power(d, p, out):
-    """out = d^p; returns the largest entry."""
-    top = 0.0
+    """out = (d/u)^p; returns (its largest entry, u).
+
+    The unit u is 1 for p = 1. Else it is the power of 2 just above the largest distance, so that nothing overflows and
+    only what is far below the largest one underflows; dividing by it is exact.
+    """
     source, target = d.ravel(), out.ravel()
+    top, unit = 0.0, 1.0
+    if p == 1.0:
+        for k in range(source.size):
+            target[k] = source[k]
+            top = max(top, float(source[k]))
+        return top, unit
     for k in range(source.size):
-        x = float(source[k])
-        if p == 2.0:
-            x = x * x
-        elif p != 1.0:
-            x = x**p
-        target[k] = x
-        top = max(top, x)
-    return top
+        top = max(top, float(source[k]))
+    if top > 0.0:
+        unit = math.ldexp(1.0, math.frexp(top)[1])
+    for k in range(source.size):
+        x = float(source[k]) / unit
+        target[k] = x * x if p == 2.0 else x**p
+    top /= unit
+    return (top * top if p == 2.0 else top**p), unit
 
 
 @kernel
@@ -88,10 +99,12 @@ def gibbs(cost, reg, out):
 
 
 @kernel
-def independent_block(indptr, indices, probs, members, a0, a1, cost, inv_p, first, out):
+def independent_block(indptr, indices, probs, members, a0, a1, cost, inv_p, first, halt, out):
     """out[a − a0, b] = (Σ_ij a_i b_j C_ij)^(1/p): the expected distance under independence."""
     mean = np.empty(cost.shape[1])
     for a in range(a0, a1):
+        if halt[0]:
+            return
         mean[:] = 0.0
         for i in range(indptr[members[a]], indptr[members[a] + 1]):
             row, weight = indices[i], probs[i]

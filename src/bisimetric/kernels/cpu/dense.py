@@ -6,9 +6,8 @@ threads are above.
 """
 
 import numpy as np
-from numba import njit
 
-from .jit import OPTIONS, REASSOCIATE, kernel
+from .jit import kernel
 
 _TILE = 192
 _STRIP = 32  # rows of one product; a tile has a whole number of strips
@@ -60,16 +59,26 @@ def _between_products(pairs, counts, rows, members, vectors, x):
                 x[t, i] = row[i] / x[t, i]
 
 
-@njit(**OPTIONS, fastmath=REASSOCIATE)
+@kernel
 def _column_error(q, y, target):
-    """L1 error of the column sums y∘q, q = K x."""
-    error = 0.0
-    for j in range(len(y)):
-        error += abs(q[j] * y[j] - target[j])
-    return error
+    """L1 error of the column sums y∘q, q = K x; four sums side by side."""
+    quarter = len(y) // 4
+    q0, q1, q2, q3 = q[:quarter], q[quarter : 2 * quarter], q[2 * quarter : 3 * quarter], q[3 * quarter :]
+    y0, y1, y2, y3 = y[:quarter], y[quarter : 2 * quarter], y[2 * quarter : 3 * quarter], y[3 * quarter :]
+    t0, t1, t2 = target[:quarter], target[quarter : 2 * quarter], target[2 * quarter : 3 * quarter]
+    t3 = target[3 * quarter :]
+    e0, e1, e2, e3 = 0.0, 0.0, 0.0, 0.0
+    for j in range(quarter):
+        e0 += abs(q0[j] * y0[j] - t0[j])
+        e1 += abs(q1[j] * y1[j] - t1[j])
+        e2 += abs(q2[j] * y2[j] - t2[j])
+        e3 += abs(q3[j] * y3[j] - t3[j])
+    for j in range(quarter, len(y3)):
+        e3 += abs(q3[j] * y3[j] - t3[j])
+    return (e0 + e1) + (e2 + e3)
 
 
-@njit(**OPTIONS, fastmath=REASSOCIATE)
+@kernel
 def _begin_newton(row, target, x, y, q, vectors, t):
     """Set up the Newton system of a pair; returns ⟨r, r / column sums⟩."""
     product = 0.0
@@ -87,7 +96,7 @@ def _begin_newton(row, target, x, y, q, vectors, t):
     return product
 
 
-@njit(**OPTIONS, fastmath=REASSOCIATE)
+@kernel
 def _solve(y, q, vectors, t, product):
     """One step of conjugate gradients; returns ⟨r, r / column sums⟩, negative where the matrix is not positive."""
     curvature = 0.0
@@ -199,7 +208,7 @@ def _after_products(pairs, counts, numbers, rows, members, vectors, x, q, y, tol
     return found
 
 
-@njit(**OPTIONS, fastmath=REASSOCIATE)
+@kernel
 def _inner(x, y):
     total = 0.0
     for i in range(len(x)):
@@ -208,14 +217,15 @@ def _inner(x, y):
 
 
 @kernel
-def _dual_value(row, column, x, y, reg):
+def _dual_value(row, column, x, q, reg):
+    """⟨f, a⟩ + ⟨g, b⟩ with f = λ log(x/a), g = −λ log q; see `scaling`."""
     total = 0.0
     for i in range(len(x)):
         if row[i] > 0.0:
             total += row[i] * np.log(x[i] / row[i])
-    for j in range(len(y)):
+    for j in range(len(q)):
         if column[j] > 0.0:
-            total += column[j] * np.log(y[j] / column[j])
+            total -= column[j] * np.log(q[j])
     return max(reg * total, 0.0)
 
 
@@ -271,7 +281,7 @@ def _retire(slots, pairs, rows, members, x, y, q, reg, as_value, kept, a0, out, 
             for j in range(y.shape[1]):
                 kept[at, j] = 1.0 / q[t, j]
         if as_value:
-            out[a - a0, b] = _dual_value(rows[members[a]], rows[members[b]], x[t], y[t], reg)
+            out[a - a0, b] = _dual_value(rows[members[a]], rows[members[b]], x[t], q[t], reg)
         else:
             ended[count, 0], ended[count, 1] = a, b
             ended_x[count] = x[t]
@@ -286,14 +296,14 @@ def _write_costs(ended, count, weighted_x, ended_y, a0, out):
         out[ended[k, 0] - a0, ended[k, 1]] = _inner(weighted_x[k], ended_y[k])
 
 
-def dense_sinkhorn_block(rows, members, a0, a1, kernel, weighted, reg, as_value, tol, limit, first, kept, out):
+def dense_sinkhorn_block(rows, members, a0, a1, kernel, weighted, reg, as_value, tol, limit, first, kept, halt, out):
     """Fill out[a − a0, b] = ⟨ω, C⟩, or the value, for a0 ≤ a < a1 and b ≥ a + first.
 
     `kernel` is K = exp(−C/λ), `weighted` is K∘C, both symmetric [S, S]. `kept` holds y/b for each pair in
     the order of the pairs, as rows [pairs, S] with NaN where there is none; it may have no rows. (y/b depends less on
     the rows than y, so it remains a good start when probabilities change.) Pairs stream through
-    the slots of a tile, so that a slow one does not hold up the others. Returns (iterations, the pairs that
-    reached the limit with their y, the largest error of the others).
+    the slots of a tile, so that a slow one does not hold up the others. Stops early where halt[0] is set. Returns
+    (iterations, the pairs that reached the limit with their y, the largest error of the others).
     """
     y = np.ones((_TILE, rows.shape[1]), rows.dtype)
     x, q, ended_x, ended_y = (np.ones_like(y) for _ in range(4))
@@ -309,7 +319,7 @@ def dense_sinkhorn_block(rows, members, a0, a1, kernel, weighted, reg, as_value,
     _refill(np.arange(_TILE), queue, first, rows, members, kept, pairs, y, counts, numbers, vectors)
     while True:
         active = _compact(pairs, y, counts, numbers, vectors)
-        if active == 0:
+        if active == 0 or halt[0]:
             break
         for start in range(0, active, _STRIP):  # always of one shape, so that a pair's numbers do not depend on others
             strip = slice(start, start + _STRIP)

@@ -9,13 +9,23 @@ lowers the error.
 
 Where max C/λ is so large that K would underflow, `solve_log` works with log y and a kernel
 exp(log x_i + log y_j − C_ij/λ) that is made anew whenever the scalings leave a safe range.
+
+What is left at the end is x = a / (K y) with exact rows, the column sums without y, Q = Kᵀ x, and their L1 error
+e = ‖y∘Q − b‖₁. Values are taken from the potentials f = λ log(x/a) and g = −λ log Q, that is after one more
+correction of the columns, y' = b/Q. Both are then soft transforms of the cost, whatever y was, and so vary by at most
+max C. The plan of x and y' has exact columns, total mass 1, and rows that are off by at most e. As the dual is
+concave, its value
+
+    ⟨f, a⟩ + ⟨g, b⟩  is at most the true value, and at most e·max C below it:
+
+the gap is at most ⟨a − rows, f* − f⟩ for the true f*, which varies by at most max C too, and a − rows adds up to 0.
+What is kept for the next sweep is y'.
 """
 
 import numpy as np
-from numba import njit
 
 from . import simplex
-from .jit import OPTIONS, REASSOCIATE, kernel
+from .jit import kernel
 from .spanning_tree import MASS, POT
 
 X, Y, Q, STEP, OLD = 0, 1, 2, 3, 4  # rows of the vectors of one problem
@@ -23,31 +33,54 @@ _FIRST_LOOK, _LOOK = 8, 6  # iterations between looks at the rate
 _PLAIN = 2  # steps without momentum, for their rate
 _QUICK = 0.1  # plain steps that leave no more than this of the error need no momentum
 _WATCH = 8  # steps with momentum that must lower the error
+LARGEST_ERROR = 2.0  # of a marginal in L1
 _STEP_CAP = 3.0  # a Newton step changes log y by no more than this
 
 
 @kernel
 def vectors(widest, dtype_of):
-    """Allocate the vectors and the Newton matrix for supports of at most `widest` states."""
-    return np.empty((5, widest), dtype_of.dtype), np.empty(widest * widest)
+    """Allocate the vectors, the transposed kernel and the Newton matrix for supports of at most `widest` states."""
+    square = widest * widest
+    return np.empty((5, widest), dtype_of.dtype), np.empty(square, dtype_of.dtype), np.empty(square)
 
 
-@njit(**OPTIONS, fastmath=REASSOCIATE)
-def half_steps(n, m, kernel, a, b, vec):
-    """Make the rows exact, x = a / K y; returns the L1 error of the columns, sums in vec[Q]."""
-    for j in range(m):
-        vec[Q, j] = 0
+@kernel
+def transpose(n, m, kernel, turned):
+    """turned = the kernel by columns, for sums over columns that go on side by side."""
     for i in range(n):
-        total = kernel[0] * 0
         for j in range(m):
-            total += kernel[i * m + j] * vec[Y, j]
-        x = a[i] / total
-        vec[X, i] = x
+            turned[j * n + i] = kernel[i * m + j]
+
+
+@kernel
+def weighted_rows(n, m, rows, weights, total):
+    """total[j] = Σ_i weights[i] rows[i, j], four rows at a time; all j go on side by side."""
+    for j in range(m):
+        total[j] = 0
+    by_four = n - n % 4
+    for i in range(0, by_four, 4):
+        w0, w1, w2, w3 = weights[i], weights[i + 1], weights[i + 2], weights[i + 3]
+        r0, r1 = rows[i * m : (i + 1) * m], rows[(i + 1) * m : (i + 2) * m]
+        r2, r3 = rows[(i + 2) * m : (i + 3) * m], rows[(i + 3) * m : (i + 4) * m]
         for j in range(m):
-            vec[Q, j] += x * kernel[i * m + j]
+            total[j] = (((total[j] + r0[j] * w0) + r1[j] * w1) + r2[j] * w2) + r3[j] * w3
+    for i in range(by_four, n):
+        w0, r0 = weights[i], rows[i * m : (i + 1) * m]
+        for j in range(m):
+            total[j] += r0[j] * w0
+
+
+@kernel
+def half_steps(n, m, kernel, turned, a, b, vec):
+    """Make the rows exact, x = a / K y; returns the L1 error of the columns, sums (without y) in vec[Q]."""
+    x, y, q = vec[X], vec[Y], vec[Q]
+    weighted_rows(m, n, turned, y, x)
+    for i in range(n):
+        x[i] = a[i] / x[i]
+    weighted_rows(n, m, kernel, x, q)
     error = 0.0
     for j in range(m):
-        error += abs(vec[Q, j] * vec[Y, j] - b[j])
+        error += abs(q[j] * y[j] - b[j])
     return error
 
 
@@ -120,13 +153,15 @@ def _next_scalings(m, b, vec, step, carry):
 
 
 @kernel
-def scale(n, m, kernel, a, b, vec, matrix, tol, limit, far):
+def scale(n, m, kernel, a, b, vec, turned, matrix, tol, limit, far):
     """Scale until the L1 error of the columns is at most tol; returns (iterations, error).
 
     Starts from vec[Y]; leaves x, y and the column sums Q with exact rows. Stops early, with the
-    error it has, where a scaling would leave [1/far, far] or the limit is reached.
+    error it has, where a scaling would leave [1/far, far] or the limit is reached. `turned` and `matrix` are
+    work space.
     """
-    error = half_steps(n, m, kernel, a, b, vec)
+    transpose(n, m, kernel, turned)
+    error = half_steps(n, m, kernel, turned, a, b, vec)
     done = 1
     look, before = _FIRST_LOOK, error
     step, carry, steps, mark = 1.0, 0.0, 0, error
@@ -135,7 +170,7 @@ def scale(n, m, kernel, a, b, vec, matrix, tol, limit, far):
             # Iterations foreseen at the rate since the last look, against the cost of Newton.
             rate = np.log(max(before / error, 1.0 + 1e-9)) / _LOOK
             if np.log(error / tol) / rate > 2 * m and _newton(n, m, kernel, a, b, vec, matrix):
-                before, error = error, half_steps(n, m, kernel, a, b, vec)
+                before, error = error, half_steps(n, m, kernel, turned, a, b, vec)
                 done += 1 + m // 2
                 carry, steps = 0.0, 0
                 if error < 0.5 * before:
@@ -144,7 +179,7 @@ def scale(n, m, kernel, a, b, vec, matrix, tol, limit, far):
                 if not error < before:
                     for j in range(m - 1):
                         vec[Y, j] = vec[OLD, j]
-                    error = half_steps(n, m, kernel, a, b, vec)
+                    error = half_steps(n, m, kernel, turned, a, b, vec)
             look, before = done + _LOOK, error
         low, high = np.inf, 0.0
         for j in range(m):
@@ -153,7 +188,7 @@ def scale(n, m, kernel, a, b, vec, matrix, tol, limit, far):
         if not (low * far > 1.0 and high < far):
             break
         _next_scalings(m, b, vec, step, carry)
-        last, error = error, half_steps(n, m, kernel, a, b, vec)
+        last, error = error, half_steps(n, m, kernel, turned, a, b, vec)
         done, steps = done + 1, steps + 1
         if carry == 0.0 and steps == _PLAIN and _QUICK * last < error < last:
             step, carry = _momentum(error / last)
@@ -206,10 +241,10 @@ def exact_start(n, m, cost, reg, a, b, real, link, log_y):
 
 
 @kernel
-def solve_log(n, m, cost, reg, a, b, log_x, log_y, kernel, vec, matrix, tol, limit):
+def solve_log(n, m, cost, reg, a, b, log_x, log_y, kernel, vec, turned, matrix, tol, limit):
     """Solve for any λ > 0 from the start in log_y; returns (iterations, error).
 
-    Leaves log x, log y, and the plan in `kernel` (rows exact, columns within the error).
+    Leaves log x, log y', and the plan in `kernel` (rows exact, columns within the error).
     """
     done = 0
     error = np.inf
@@ -220,16 +255,19 @@ def solve_log(n, m, cost, reg, a, b, log_x, log_y, kernel, vec, matrix, tol, lim
                 kernel[i * m + j] = np.exp(log_x[i] + log_y[j] - cost[i * m + j] / reg)
         for j in range(m):
             vec[Y, j] = 1.0
-        more, error = scale(n, m, kernel, a, b, vec, matrix, tol, limit - done, 1e100)
+        more, error = scale(n, m, kernel, a, b, vec, turned, matrix, tol, limit - done, 1e100)
         done += more
         for i in range(n):
             log_x[i] += np.log(vec[X, i])
-        for j in range(m):
-            log_y[j] += np.log(vec[Y, j])
         if error <= tol or done >= limit:
             break
         _log_columns(n, m, cost, reg, b, log_x, log_y)  # out of range: one step in the log domain
     for i in range(n):
         for j in range(m):
             kernel[i * m + j] *= vec[X, i] * vec[Y, j]
-    return done, error
+    if error <= tol:
+        for j in range(m):
+            log_y[j] += np.log(b[j] / vec[Q, j])
+        return done, error
+    _log_columns(n, m, cost, reg, b, log_x, log_y)  # sums may have left the range
+    return done, error if error < LARGEST_ERROR else LARGEST_ERROR

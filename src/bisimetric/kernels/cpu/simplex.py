@@ -13,6 +13,10 @@ Pricing looks at one row of C at a time, round robin, and takes its best arc (a 
 blocks of about the square root of the number of arcs). Leaving arcs follow Cunningham's rule, which
 keeps trees strongly feasible and so prevents cycling from a cold start; a cap on pivots with
 Bland's rule behind it covers restarts.
+
+Errors. With p = 1 a value is off by at most `tol` for the pricing and a few units of round-off of the largest cost for
+each node (flows and potentials are sums along the tree). For p > 1 a root follows, which magnifies what is off near 0
+to its p-th root, so `certified_value` works flows and potentials of the final tree out again in twice the precision.
 """
 
 import numpy as np
@@ -22,10 +26,14 @@ from .jit import OPTIONS, kernel
 from .spanning_tree import (
     DEPTH,
     FLOW,
+    FLOW_REST,
     MARK,
     MASS,
+    MASS_REST,
+    ORDER,
     PARENT,
     POT,
+    POT_REST,
     cold_tree,
     exchange,
     link_children,
@@ -40,6 +48,8 @@ from .spanning_tree import (
 )
 
 _MINIMA = {"nnan", "ninf", "nsz"}  # lets minima be vectorised; changes no result for finite costs
+_EPS = float(np.finfo(np.float64).eps)
+PRICING = 1e-13  # share of the largest cost by which a reduced cost may be negative in the end
 
 
 @njit(**OPTIONS, fastmath=_MINIMA)
@@ -104,7 +114,7 @@ def _primal(n, m, cost, real, link, tol):
         clean = 0
         if bland:
             row = 0
-        if pivots > 1000 * patience:  # not seen; the answer is still feasible
+        if pivots > 50 * patience:  # not seen; the answer is still feasible
             break
     if pivots > 0:
         set_order(n, m, link)
@@ -198,19 +208,115 @@ def solve(n, m, cost, real, link, kept, start, tol):
 
 
 @kernel
-def two_by_two(a, b, c00, c01, c10, c11):
-    """Optimal cost between (a, 1−a) and (b, 1−b): linear in the mass on (0, 0)."""
-    t = min(a, b) if c00 + c11 < c01 + c10 else max(0.0, a + b - 1.0)
-    return t * c00 + (a - t) * c01 + (b - t) * c10 + max(0.0, 1.0 - a - b + t) * c11
+def two_by_two(a0, a1, b0, b1, c00, c01, c10, c11):
+    """Optimal cost between (a0, a1) and (b0, b1): one of the two diagonals takes all that it can.
+
+    What is left goes from the row to the column that have more. It is worked out on the side with less mass, where the
+    difference is exact or nearly so, however small it is.
+    """
+    if c00 + c11 > c01 + c10:
+        b0, b1, c00, c01, c10, c11 = b1, b0, c01, c00, c11, c10
+    rest = b0 - a0 if a0 + b0 < a1 + b1 else a1 - b1
+    return min(a0, b0) * c00 + min(a1, b1) * c11 + max(rest, 0.0) * c10 + max(-rest, 0.0) * c01
 
 
 @kernel
-def exact_block(indptr, indices, probs, members, a0, a1, cost, inv_p, top, first, kept, base, out):
+def _two_sum(a, b):
+    """a + b and its rounding error (Knuth)."""
+    total = a + b
+    part = total - a
+    return total, (a - (total - part)) + (b - part)
+
+
+@kernel
+def _add(high, low, other_high, other_low):
+    """The sum of two numbers of twice the precision."""
+    total, error = _two_sum(high, other_high)
+    error += low + other_low
+    result = total + error
+    return result, error - (result - total)
+
+
+@kernel
+def row_defects(indptr, probs, out):
+    """out = 1 − the sum of each row, exactly: what normalised rows lack or have too much."""
+    for row in range(len(out)):
+        high, low = 1.0, 0.0
+        for k in range(indptr[row], indptr[row + 1]):
+            high, low = _add(high, low, -probs[k], 0.0)
+        out[row] = high + low
+
+
+@kernel
+def certified_value(n, m, cost, real, link):
+    """(value, by how much the optimum may be above it, or below) of the tree that `solve` left.
+
+    Masses are real[MASS] + real[MASS_REST]. In exact arithmetic the flows' cost is the dual value of the potentials,
+    so the optimum is at most the cost of the positive flows plus the largest cost times the mass of the negative ones
+    (which is re-routed), and at least the cost of all flows less the largest violation of a reduced cost.
+    """
+    nodes, biggest = n + m, 0.0
+    for k in range(n * m):
+        biggest = max(biggest, cost[k])
+    for v in range(nodes):
+        real[FLOW, v], real[FLOW_REST, v] = real[MASS, v], real[MASS_REST, v]
+    for k in range(nodes - 1, 0, -1):
+        v = link[ORDER, k]
+        above = link[PARENT, v]
+        real[FLOW, above], real[FLOW_REST, above] = _add(
+            real[FLOW, above], real[FLOW_REST, above], -real[FLOW, v], -real[FLOW_REST, v]
+        )
+    real[POT, 0], real[POT_REST, 0] = 0.0, 0.0
+    value, negative = 0.0, abs(real[FLOW, 0])  # the root should have nothing left
+    for k in range(1, nodes):
+        v = link[ORDER, k]
+        above = link[PARENT, v]
+        at = v * m + above - n if v < n else above * m + v - n
+        value += max(real[FLOW, v], 0.0) * cost[at]
+        negative += max(-real[FLOW, v], 0.0)
+        real[POT, v], real[POT_REST, v] = _add(cost[at], 0.0, -real[POT, above], -real[POT_REST, above])
+    doubtful, violation = 4.0 * _EPS * nodes * biggest, 0.0
+    for i in range(n):
+        for j in range(m):
+            reduced = cost[i * m + j] - real[POT, i] - real[POT, n + j]
+            if reduced < doubtful:
+                high, low = _add(cost[i * m + j], 0.0, -real[POT, i], -real[POT_REST, i])
+                high, low = _add(high, low, -real[POT, n + j], -real[POT_REST, n + j])
+                violation = max(violation, -(high + low))
+    rounding = (nodes + 4) * _EPS * value + 1e-30 * nodes * biggest
+    return value, negative * biggest + rounding, negative * biggest + violation + rounding
+
+
+@kernel
+def root_and_error(value, above, below, inv_p):
+    """value^(1/p), and how far it may be from that of a number in [value − below, value + above]."""
+    if inv_p == 1.0:
+        return value, max(above, below)
+    root = value**inv_p
+    return root, max((value + above) ** inv_p - root, root - max(value - below, 0.0) ** inv_p)
+
+
+@kernel
+def _same_rows(indices, probs, lo, n, to, m):
+    """Whether two rows are equal, bit by bit."""
+    if n != m:
+        return False
+    differ = 0
+    for k in range(n):
+        differ += indices[lo + k] != indices[to + k] or probs[lo + k] != probs[to + k]
+    return differ == 0
+
+
+@kernel
+def exact_block(
+    indptr, indices, probs, defects, members, a0, a1, cost, inv_p, top, first, kept, base, halt, out, errors
+):  # fmt: skip
     """Fill out[a − a0, b] = W_p between members a and b, for a0 ≤ a < a1 and b ≥ a + first.
 
     `cost` is d^p [S, S] and `top` its largest entry. Trees of row a are kept at kept[base[a]:], in the
-    order of b and without room for pairs with a closed form; an empty `base` means that none are kept.
-    Returns (pivots, largest error of an entry).
+    order of b and without room for pairs with a closed form; an empty `base` means that none are kept. `defects` are
+    those of `row_defects`, for p > 1. Stops early where halt[0] is set. Errors of the entries go into `errors`, where
+    it has room. Returns (pivots, largest error of an entry).
     """
     widest = 1
     for b in range(a0, len(members)):
@@ -219,8 +325,8 @@ def exact_block(indptr, indices, probs, members, a0, a1, cost, inv_p, top, first
     keep = len(base) > 0
     store = kept if keep else np.zeros(4 * widest, kept.dtype)
     pivots = 0
-    tol = 1e-13 * top
-    worst = tol if inv_p == 1.0 else 0.0
+    tol = PRICING * top
+    worst = 0.0
     for a in range(a0, a1):
         lo = indptr[members[a]]
         n = indptr[members[a] + 1] - lo
@@ -228,17 +334,26 @@ def exact_block(indptr, indices, probs, members, a0, a1, cost, inv_p, top, first
         for i in range(n):
             real[MASS, i] = probs[lo + i]
         for b in range(a + first, len(members)):
+            if halt[0]:
+                return pivots, worst
             to = indptr[members[b]]
             m = indptr[members[b] + 1] - to
-            error = tol
+            above = below = 0.0
             if n == 1 or m == 1:
                 value = 0.0
                 for i in range(n):
                     for j in range(m):
                         value += probs[lo + i] * probs[to + j] * cost[indices[lo + i], indices[to + j]]
+                if inv_p != 1.0:
+                    above = below = (n + m + 4) * _EPS * value
             elif n + m == 4:
                 x, y, z, t = indices[lo], indices[lo + 1], indices[to], indices[to + 1]
-                value = two_by_two(probs[lo], probs[to], cost[x, z], cost[x, t], cost[y, z], cost[y, t])
+                c00, c01, c10, c11 = cost[x, z], cost[x, t], cost[y, z], cost[y, t]
+                value = two_by_two(probs[lo], probs[lo + 1], probs[to], probs[to + 1], c00, c01, c10, c11)
+                if inv_p != 1.0 and not _same_rows(indices, probs, lo, n, to, m):
+                    straight, crossed = min(probs[lo], probs[lo + 1]), min(probs[to], probs[to + 1])
+                    doubt = 4.0 * _EPS * (straight + crossed) * max(c00, c01, c10, c11)
+                    above = below = 8.0 * _EPS * value + doubt
             else:
                 for i in range(n):
                     x = indices[lo + i]
@@ -248,16 +363,25 @@ def exact_block(indptr, indices, probs, members, a0, a1, cost, inv_p, top, first
                     real[MASS, n + j] = probs[to + j]
                 if not keep:
                     store[0] = 0
+                pricing = tol
                 if inv_p != 1.0:  # a root magnifies errors near 0, so they must scale with the block
-                    error = tol * (np.max(block[: n * m]) / top)
-                value, more = solve(n, m, block, real, link, store, start, error)
+                    pricing = PRICING * np.max(block[: n * m])
+                value, more = solve(n, m, block, real, link, store, start, pricing)
                 pivots += more
                 if keep:
                     start += 2 * (n + m - 1)
+                if inv_p != 1.0 and not _same_rows(indices, probs, lo, n, to, m):
+                    for i in range(n):
+                        real[MASS_REST, i] = probs[lo + i] * defects[members[a]]
+                    for j in range(m):
+                        real[MASS_REST, n + j] = probs[to + j] * defects[members[b]]
+                    value, above, below = certified_value(n, m, block, real, link)
             if inv_p == 1.0:
-                out[a - a0, b] = value
+                root, error = value, tol + 4.0 * _EPS * (n + m) * top
             else:
-                root = value**inv_p
-                out[a - a0, b] = root
-                worst = max(worst, root - max(value - error, 0.0) ** inv_p)
+                root, error = root_and_error(value, above, below, inv_p)
+            out[a - a0, b] = root
+            worst = max(worst, error)
+            if len(errors):
+                errors[a - a0, b] = error
     return pivots, worst

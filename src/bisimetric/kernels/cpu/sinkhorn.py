@@ -2,18 +2,29 @@
 
 All pairs share one ground cost C = d^p [S, S] and one kernel K = exp(−C/λ), made once a sweep. A pair
 gathers its n × m part. The column scalings y (or log y, where K would underflow) are kept per pair.
+
+Limits. Where λ is a billionth of the pair's largest cost, exponents have lost their digits, and where it is ten million
+times as large, so has λ times a sum of logarithms near 0. But
+
+    W ≤ sharp cost ≤ value ≤ W + λ log min(n, m),        ⟨a⊗b, C⟩ − (max C)²/(8λ) ≤ value ≤ ⟨a⊗b, C⟩
+
+(the entropy of a plan is at most that of a marginal; Hoeffding's lemma for the Gibbs form of the minimum without
+constraints), so the exact cost and that of the product plan take over there, with these errors.
 """
 
 import numpy as np
-from numba import njit
 
-from .jit import OPTIONS, REASSOCIATE, kernel
-from .scaling import X, Y, exact_start, scale, solve_log, vectors
-from .spanning_tree import scratch
+from . import simplex
+from .jit import kernel
+from .scaling import LARGEST_ERROR, Q, X, Y, exact_start, scale, solve_log, vectors
+from .simplex import root_and_error
+from .spanning_tree import MASS, scratch
 
+_EPS = float(np.finfo(np.float64).eps)
 _FAR = np.inf  # a safe kernel bounds x and y but for the masses, which may be as small as they like
 _WARM_LIMIT = 60
 _SCALINGS = 2000  # before a pair is begun again in the log domain
+_NEARLY_EXACT = 1e9  # times λ: largest cost above which exact transport takes over
 
 
 @kernel
@@ -43,41 +54,69 @@ def product_cost(probs, indices, lo, n, to, m, cost):
 
 
 @kernel
-def relative_entropy(a, b, t):
-    """KL(ω ‖ a⊗b) of the 2 × 2 plan with mass t on (0, 0)."""
-    total = 0.0
-    for x, u, v in ((t, a, b), (a - t, a, 1 - b), (b - t, 1 - a, b), (1 - a - b + t, 1 - a, 1 - b)):
-        if x > 0.0 and u > 0.0 and v > 0.0:
-            total += x * (np.log(x / u) - np.log(v))
-    return max(total, 0.0)
+def excess(x):
+    """(1 + x) log(1 + x) − x for x ≥ −1, to full relative precision also near 0, where it is x²/2 − x³/6 + …"""
+    if abs(x) > 0.03:
+        return (1.0 + x) * np.log1p(x) - x if x > -1.0 else 1.0
+    total, power = 0.0, x * x
+    for k in range(2, 12):
+        total += power / (k * (k - 1))
+        power *= -x
+    return total
 
 
 @kernel
-def two_by_two_entropic(a, b, c00, c01, c10, c11, reg):
-    """(⟨ω, C⟩, KL) of the entropic plan between (a, 1−a) and (b, 1−b).
+def entropy_term(mass, u, v):
+    """mass log(mass/uv) − mass + uv ≥ 0: what an entry adds to KL(ω ‖ a⊗b) where both have the same total."""
+    if not mass > 0.0:
+        return u * v
+    x = mass / u / v - 1.0
+    if abs(x) <= 0.03:
+        return u * v * excess(x)
+    return mass * (np.log(mass / u) - np.log(v)) - mass + u * v
 
-    The odds ratio of ω is κ = exp(−(c00 + c11 − c01 − c10)/λ), so the mass t on (0, 0) solves
-    t (1−a−b+t) = κ (a−t)(b−t). Columns are swapped where κ > 1, so that nothing overflows.
+
+@kernel
+def relative_entropy(a0, a1, b0, b1, shift):
+    """KL(ω ‖ a⊗b) of the 2 × 2 plan that has `shift` less than a⊗b on the diagonal, and as much more beside it."""
+    total = 0.0
+    for mass, x in ((a0 * b0, -shift), (a1 * b1, -shift), (a0 * b1, shift), (a1 * b0, shift)):
+        if mass > 0.0:
+            total += mass * excess(max(x / mass, -1.0))
+    return total
+
+
+@kernel
+def two_by_two_entropic(a0, a1, b0, b1, c00, c01, c10, c11, reg):
+    """(⟨ω, C⟩, KL) of the entropic plan between (a0, a1) and (b0, b1), all to full relative precision.
+
+    The odds ratio of ω is κ = exp(−(c00 + c11 − c01 − c10)/λ). Rows and columns are ordered so that κ ≤ 1 and
+    a0 + b0 ≤ 1. The mass t on (0, 0) then solves t (s + t) = κ (a0 − t)(b0 − t) with s = a1 − b0 ≥ 0, and what the plan
+    has less there than a⊗b, δ = a0 b0 − t, solves δ = (1 − κ)(a0 b1 + δ)(a1 b0 + δ): sums of positive terms only.
     """
     if c00 + c11 < c01 + c10:
-        return two_by_two_entropic(a, 1.0 - b, c01, c00, c11, c10, reg)
-    odds = np.exp(-(c00 + c11 - c01 - c10) / reg)
-    half = 1.0 - (1.0 - odds) * (a + b)
-    root = np.sqrt(half * half + 4.0 * (1.0 - odds) * odds * a * b)
-    if half < 0.0:
-        t = (root - half) / (2.0 * (1.0 - odds))
-    elif half + root > 0.0:
-        t = 2.0 * odds * a * b / (half + root)
-    else:  # the odds underflow where a + b = 1
-        t = 0.0
-    t = min(max(t, 0.0, a + b - 1.0), a, b)
-    cost = t * c00 + (a - t) * c01 + (b - t) * c10 + max(1.0 - a - b + t, 0.0) * c11
-    return cost, relative_entropy(a, b, t)
+        b0, b1, c00, c01, c10, c11 = b1, b0, c01, c00, c11, c10
+    if a0 + b0 > a1 + b1:
+        a0, a1, b0, b1, c00, c01, c10, c11 = a1, a0, b1, b0, c11, c10, c01, c00
+    gain = (c00 + c11 - c01 - c10) / reg
+    odds, less = np.exp(-gain), -np.expm1(-gain)
+    rest = max(a1 - b0, 0.0)
+    half = rest + odds * (a0 + b0)
+    t = 0.0
+    if half > 0.0:
+        t = 2.0 * odds * a0 * b0 / (half + np.sqrt(half * half + 4.0 * less * odds * a0 * b0))
+    one, other = a0 * b1, a1 * b0
+    half = max(1.0 - less * (one + other), 0.0)
+    shift = 2.0 * less * one * other / (half + np.sqrt(max(half * half - 4.0 * less * less * one * other, 0.0)))
+    if not shift <= a0 * b0:  # all of the diagonal
+        shift = a0 * b0
+    cost = t * c00 + (one + shift) * c01 + (other + shift) * c10 + (rest + t) * c11
+    return cost, relative_entropy(a0, a1, b0, b1, shift)
 
 
 @kernel
 def dual_value(n, m, a, b, log_x, log_y, reg):
-    """⟨f, a⟩ + ⟨g, b⟩ with f = λ log(x/a), g = λ log(y/b): the value for exact rows."""
+    """⟨f, a⟩ + ⟨g, b⟩ with f = λ log(x/a), g = λ log(y'/b)."""
     total = 0.0
     for i in range(n):
         total += a[i] * (log_x[i] - np.log(a[i]))
@@ -87,7 +126,13 @@ def dual_value(n, m, a, b, log_x, log_y, reg):
 
 
 @kernel
-def log_pair(n, m, part, reg, a, b, logs, kernel, vec, matrix, real, link, kept, start, tol, limit):
+def value_rounding(n, m, reg, top, eps):
+    """What rounding may do to `dual_value`: each logarithm is of a sum of n or m terms, λ times a number near 0."""
+    return eps * (reg * (n + m + 8) + 8.0 * top)
+
+
+@kernel
+def log_pair(n, m, part, reg, a, b, logs, kernel, vec, turned, matrix, real, link, kept, start, tol, limit):
     """Solve one pair in the log domain from what is kept, or from the exact potentials.
 
     Where costs changed by many λ, what is kept is a poor start, which would need about one step for each λ:
@@ -98,11 +143,11 @@ def log_pair(n, m, part, reg, a, b, logs, kernel, vec, matrix, real, link, kept,
         for j in range(m):
             logs[1, j] = kept[start + j]
         done, error = solve_log(
-            n, m, part, reg, a, b, logs[0], logs[1], kernel, vec, matrix, tol, min(limit, _WARM_LIMIT)
+            n, m, part, reg, a, b, logs[0], logs[1], kernel, vec, turned, matrix, tol, min(limit, _WARM_LIMIT)
         )
     if not error <= tol:
         exact_start(n, m, part, reg, a, b, real, link, logs[1])
-        more, error = solve_log(n, m, part, reg, a, b, logs[0], logs[1], kernel, vec, matrix, tol, limit)
+        more, error = solve_log(n, m, part, reg, a, b, logs[0], logs[1], kernel, vec, turned, matrix, tol, limit)
         done += more
     for j in range(m):
         kept[start + j] = logs[1, j]
@@ -117,11 +162,6 @@ def _pair_tolerance(biggest, inv_p, accuracy, tightest, loosest):
 
 
 @kernel
-def _root_error(value, slack, inv_p):
-    return slack if inv_p == 1.0 else (value + slack) ** inv_p - value**inv_p
-
-
-@kernel
 def _plan_cost(n, m, plan, part):
     total = 0.0
     for k in range(n * m):
@@ -129,7 +169,7 @@ def _plan_cost(n, m, plan, part):
     return total
 
 
-@njit(**OPTIONS, fastmath=REASSOCIATE)
+@kernel
 def _sharp_cost(n, m, plan, vec, cost, indices, lo, to):
     """⟨ω, C⟩ for ω = diag(x) K diag(y)."""
     value = 0.0
@@ -143,27 +183,42 @@ def _sharp_cost(n, m, plan, vec, cost, indices, lo, to):
 
 
 @kernel
-def _log_scalings(n, m, vec, logs):
+def _scaled_value(n, m, a, b, vec, reg):
+    """`dual_value` from scalings: x and the column sums."""
+    total = 0.0
     for i in range(n):
-        logs[0, i] = np.log(vec[X, i])
+        total += a[i] * np.log(vec[X, i] / a[i])
     for j in range(m):
-        logs[1, j] = np.log(vec[Y, j])
+        total -= b[j] * np.log(vec[Q, j])
+    return max(reg * total, 0.0)
+
+
+@kernel
+def exact_cost(n, m, part, a, b, real, link, top):
+    """(cost of an optimal plan, how far that may be from the optimum)."""
+    for i in range(n):
+        real[MASS, i] = a[i]
+    for j in range(m):
+        real[MASS, n + j] = b[j]
+    tol = simplex.PRICING * top
+    value, _ = simplex.solve(n, m, part, real, link, np.zeros(2 * (n + m), np.uint16), 0, tol)
+    return value, tol + 4.0 * _EPS * (n + m) * top
 
 
 @kernel
 def sinkhorn_block(
     indptr, indices, probs, members, a0, a1, cost, kernel, in_logs, reg, as_value, inv_p, top, accuracy,
-    tightest, loosest, limit, first, kept, base, out,
+    tightest, loosest, limit, eps, first, kept, base, halt, out,
 ):  # fmt: skip
     """Fill out[a − a0, b] with the Sinkhorn distance, a0 ≤ a < a1, b ≥ a + first.
 
-    A plan has exact rows and columns within L1 error e of b. The value of its potentials is then at most
-    e·max C below the true value: the gap is ⟨b − q, g* − g⟩, and both
-    potentials vary by at most max C. Returns (iterations, largest error of an entry by this bound).
+    A plan has exact rows and columns within L1 error e of b; the module `scaling` shows that its value is then at most
+    e·max C below the true one. eps is the unit round-off of the kernel. Stops early where halt[0] is set.
+    Returns (iterations, largest error of an entry by this bound; for the sharp cost an estimate).
     """
     widest = widest_support(indptr, members, a0)
-    vec, matrix = vectors(widest, kernel)
-    vec64, _ = vectors(widest, matrix)
+    vec, turned, matrix = vectors(widest, kernel)
+    vec64, turned64, _ = vectors(widest, matrix)
     part, real, link = scratch(widest)
     plan = np.empty(widest * widest, kernel.dtype)
     plan64 = np.empty(widest * widest)
@@ -178,17 +233,21 @@ def sinkhorn_block(
         start = base[a] if keep else 0
         pa = probs[lo : lo + n]
         for b in range(a + first, len(members)):
+            if halt[0]:
+                return iterations, worst
             to, m = indptr[members[b]], indptr[members[b] + 1] - indptr[members[b]]
             pb = probs[to : to + m]
-            if n == 1 or m == 1:
-                value = product_cost(probs, indices, lo, n, to, m, cost)
-                out[a - a0, b] = value if inv_p == 1.0 else value**inv_p
-                continue
-            if n + m == 4:
-                x, y, z, t = indices[lo], indices[lo + 1], indices[to], indices[to + 1]
-                value, kl = two_by_two_entropic(pa[0], pb[0], cost[x, z], cost[x, t], cost[y, z], cost[y, t], reg)
-                value += reg * kl if as_value else 0.0
-                out[a - a0, b] = value if inv_p == 1.0 else value**inv_p
+            if n == 1 or m == 1 or n + m == 4:
+                if n == 1 or m == 1:
+                    value = product_cost(probs, indices, lo, n, to, m, cost)
+                else:
+                    x, y, z, t = indices[lo], indices[lo + 1], indices[to], indices[to + 1]
+                    value, kl = two_by_two_entropic(
+                        pa[0], pa[1], pb[0], pb[1], cost[x, z], cost[x, t], cost[y, z], cost[y, t], reg
+                    )
+                    value += reg * kl if as_value else 0.0
+                out[a - a0, b], missing = root_and_error(value, 32.0 * _EPS * value, 32.0 * _EPS * value, inv_p)
+                worst = max(worst, missing)
                 continue
             if not keep:
                 store[0] = np.nan
@@ -199,50 +258,67 @@ def sinkhorn_block(
                 gather(kernel, indices, lo, n, to, m, plan)
                 biggest = top
                 if inv_p != 1.0:  # a root magnifies errors near 0, so they must scale with the block
-                    biggest = max(-reg * np.log(np.min(plan[: n * m])), 0.0)
+                    biggest = min(top, reg * (4.0 * eps - (1.0 + 4.0 * eps) * np.log(np.min(plan[: n * m]))))
                 cold = np.isnan(store[start])
                 for j in range(m):
                     vec[Y, j] = pb[j] if cold else store[start + j]
+            own = start  # where this pair's state is
+            if keep:
+                start += m
+            rounding = value_rounding(n, m, reg, biggest, eps) if as_value else 0.0
+            if as_value and biggest * biggest <= 8.0 * reg * rounding:
+                value = product_cost(probs, indices, lo, n, to, m, cost)
+                out[a - a0, b], missing = root_and_error(
+                    value, 8.0 * _EPS * value, biggest * biggest / (8.0 * reg) + 8.0 * _EPS * value, inv_p
+                )
+                worst = max(worst, missing)
+                continue
+            if biggest > _NEARLY_EXACT * reg:
+                value, slack = exact_cost(n, m, part, pa, pb, real, link, biggest)
+                out[a - a0, b], missing = root_and_error(value, reg * np.log(min(n, m)) + slack, slack, inv_p)
+                worst = max(worst, missing)
+                continue
             tol = _pair_tolerance(biggest, inv_p, accuracy, tightest, loosest)
             while True:
                 if in_logs:
                     more, error = log_pair(
-                        n, m, part, reg, pa, pb, logs, plan64, vec64, matrix, real, link, store, start, tol, limit
-                    )
+                        n, m, part, reg, pa, pb, logs, plan64, vec64, turned64, matrix, real, link, store, own, tol,
+                        limit,
+                    )  # fmt: skip
                     if as_value:
                         value = dual_value(n, m, pa, pb, logs[0], logs[1], reg)
                     else:
                         value = _plan_cost(n, m, plan64, part)
                 else:
-                    more, error = scale(n, m, plan, pa, pb, vec, matrix, tol, min(limit, _SCALINGS), _FAR)
+                    more, error = scale(n, m, plan, pa, pb, vec, turned, matrix, tol, min(limit, _SCALINGS), _FAR)
                     if not error <= tol:  # stuck: begin again from the exact potentials, in the log domain
                         gather(cost, indices, lo, n, to, m, part)
                         fresh[0] = np.nan
                         again, error = log_pair(
-                            n, m, part, reg, pa, pb, logs, plan64, vec64, matrix, real, link, fresh, 0, tol, limit
-                        )
+                            n, m, part, reg, pa, pb, logs, plan64, vec64, turned64, matrix, real, link, fresh, 0, tol,
+                            limit,
+                        )  # fmt: skip
                         more += again
                         for j in range(m):
                             vec[Y, j] = np.exp(logs[1, j])
+                            vec[Q, j] = pb[j] / vec[Y, j]
                         if as_value:
                             value = dual_value(n, m, pa, pb, logs[0], logs[1], reg)
                         else:
                             value = _plan_cost(n, m, plan64, part)
                     elif as_value:
-                        _log_scalings(n, m, vec, logs)
-                        value = dual_value(n, m, pa, pb, logs[0], logs[1], reg)
+                        value = _scaled_value(n, m, pa, pb, vec, reg)
                     else:
                         value = _sharp_cost(n, m, plan, vec, cost, indices, lo, to)
                 iterations += more
-                missing = _root_error(value, error * biggest, inv_p)
+                slack = min(error + (n + m) * eps, LARGEST_ERROR) * biggest
+                root, missing = root_and_error(value, slack + rounding, rounding if as_value else slack, inv_p)
                 if missing <= accuracy or tol <= tightest or error > tol:
                     break
                 tol = max(0.01 * tol, tightest)  # a root magnifies errors near 0
             if not in_logs:
                 for j in range(m):
-                    store[start + j] = vec[Y, j]
-            if keep:
-                start += m
+                    store[own + j] = pb[j] / vec[Q, j]
             worst = max(worst, missing)
-            out[a - a0, b] = value if inv_p == 1.0 else value**inv_p
+            out[a - a0, b] = root
     return iterations, worst

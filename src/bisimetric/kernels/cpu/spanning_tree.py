@@ -12,6 +12,7 @@ import numpy as np
 from .jit import kernel
 
 MASS, POT, FLOW = 0, 1, 2  # rows of `real`: a then b; u then v; flow on the arc to the parent
+MASS_REST, POT_REST, FLOW_REST = 3, 4, 5  # what these lack in precision, where it is wanted
 PARENT, ORDER, DEPTH, CHILD, NEXT, PREVIOUS, MARK = 0, 1, 2, 3, 4, 5, 6  # rows of `link`; −1: none
 # ORDER lists the nodes with parents before children; CHILD is the first child; NEXT and PREVIOUS
 # are siblings. DEPTH and the children are made only where a pivot needs them.
@@ -20,7 +21,7 @@ PARENT, ORDER, DEPTH, CHILD, NEXT, PREVIOUS, MARK = 0, 1, 2, 3, 4, 5, 6  # rows 
 @kernel
 def scratch(widest):
     """Allocate (cost, real, link) for supports of at most `widest` states."""
-    return np.empty(widest * widest), np.empty((3, 2 * widest)), np.empty((7, 2 * widest), np.int32)
+    return np.empty(widest * widest), np.empty((6, 2 * widest)), np.empty((7, 2 * widest), np.int32)
 
 
 @kernel

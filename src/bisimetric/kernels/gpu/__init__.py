@@ -6,7 +6,19 @@ All calls are asynchronous on the current stream; reports gather in a tally on t
 from .classes import averaged_values, epsilon_classes, extents, value_gap
 from .dense import dense_independent_block, dense_matrix, dense_pairs, dense_sinkhorn_block
 from .device import HostRoom, captured, check, cupy, device_name, free_bytes, memory_errors, put, stream
-from .fields import Tally, end_sweep, forget, hausdorff, mirror, power, raise_to, start_rows, write_chain, write_rows
+from .fields import (
+    Tally,
+    end_sweep,
+    forget,
+    hausdorff,
+    mirror,
+    power,
+    raise_to,
+    start_rows,
+    unit_of,
+    write_chain,
+    write_rows,
+)
 from .pairs import Rows, ball_block, bounds_block, exact_block, independent_block, sinkhorn_block
 
 __all__ = [
@@ -40,6 +52,7 @@ __all__ = [
     "sinkhorn_block",
     "start_rows",
     "stream",
+    "unit_of",
     "value_gap",
     "write_chain",
     "write_rows",

@@ -7,6 +7,7 @@
 #endif
 typedef REAL real;
 #define BY_SIZE(one, two) (sizeof(real) == 4 ? one : two)  // for float and double
+#define REAL_EPS BY_SIZE(1.1920928955078125e-7, 2.220446049250313e-16)
 typedef long long i64;
 typedef unsigned long long u64;
 typedef unsigned int u32;
@@ -27,7 +28,7 @@ DEVICE inline double double_of(u64 x) { return __longlong_as_double((i64)x); }
 #include <cmath>
 #include <cstring>
 #include <limits>
-using std::exp; using std::fabs; using std::fmax; using std::fmin; using std::isnan; using std::log; using std::pow;
+using std::exp; using std::expm1; using std::fabs; using std::fmax; using std::fmin; using std::isnan; using std::log; using std::log1p; using std::pow;
 using std::sqrt;
 #define LANES 1
 #define PARTS(lanes) 1
@@ -52,6 +53,7 @@ DEVICE inline int lane_of(int) { return 0; }
 DEVICE inline u64 bits_of(double x) { u64 y; std::memcpy(&y, &x, 8); return y; }
 DEVICE inline double double_of(u64 x) { double y; std::memcpy(&y, &x, 8); return y; }
 template <class T> DEVICE T atomicAdd(T* at, T x) { T old = *at; *at += x; return old; }
+template <class T> DEVICE T atomicMin(T* at, T x) { T old = *at; *at = old < x ? old : x; return old; }
 template <class T> DEVICE T atomicMax(T* at, T x) { T old = *at; *at = old > x ? old : x; return old; }
 #endif
 
@@ -174,6 +176,13 @@ DEVICE inline void count_iterations(Tally* tally, u64 iterations) {
 }
 
 DEVICE inline double root(double x, double inv_p) { return inv_p == 1.0 ? x : pow(fmax(x, 0.0), inv_p); }
+
+// How far value^(1/p) may be from that of a number in [value − below, value + above].
+DEVICE inline double root_error(double value, double above, double below, double inv_p) {
+  if (inv_p == 1.0) return fmax(above, below);
+  const double here = root(value, inv_p);
+  return fmax(root(value + above, inv_p) - here, here - root(value - below, inv_p));
+}
 
 // The rows that a launch compares: members[a] for a0 ≤ a < a0 + rows against members[b] for b ≥ a + first.
 struct Pairs {

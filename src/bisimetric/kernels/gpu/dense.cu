@@ -179,10 +179,11 @@ extern "C" __global__ void after_products(const real* matrix, const int* row_of,
   );
 }
 
-// out = ⟨z, y⟩ for z = (K∘C) x, or λ (⟨a, log(x/a)⟩ + ⟨b, log(y/b)⟩), to the power 1/p.
+// out = ⟨z, y⟩ for z = (K∘C) x, or λ (⟨a, log(x/a)⟩ − ⟨b, log q⟩) for z = x, q = K x, to the power 1/p. The smallest of them,
+// before the root, goes into `least` by its bits.
 extern "C" __global__ void plan_costs(const real* matrix, const int* row_of, const int* column_of, const int* place_of,
-                                      i64 pairs, i64 n, const real* z, const real* y, double reg, i64 as_value,
-                                      double inv_p, real* out) {
+                                      i64 pairs, i64 n, const real* z, const real* y, const real* q, double reg,
+                                      i64 as_value, double inv_p, u64* least, real* out) {
   EACH_THREAD(
     const int L = LANES;
     for (i64 p = global_thread() / L; p < pairs; p += all_threads() / L) {
@@ -190,15 +191,18 @@ extern "C" __global__ void plan_costs(const real* matrix, const int* row_of, con
       const real* column = matrix + column_of[p] * n;
       double total = 0.0;
       for (i64 j = lane_of(L); j < n; j += L) {
-        const double zj = (double)z[p * n + j], yj = (double)y[p * n + j];
-        if (!as_value) total += zj * yj;
+        const double zj = (double)z[p * n + j];
+        if (!as_value) total += zj * (double)y[p * n + j];
         else {
           if (row[j] > 0) total += (double)row[j] * log(zj / (double)row[j]);
-          if (column[j] > 0) total += (double)column[j] * log(yj / (double)column[j]);
+          if (column[j] > 0) total -= (double)column[j] * log((double)q[p * n + j]);
         }
       }
-      total = sum<L>(total);
-      if (lane_of(L) == 0) out[place_of[p]] = (real)root(fmax(as_value ? reg * total : total, 0.0), inv_p);
+      total = fmax(as_value ? reg * sum<L>(total) : sum<L>(total), 0.0);
+      if (lane_of(L) == 0) {
+        atomicMin(least, bits_of(total));
+        out[place_of[p]] = (real)root(total, inv_p);
+      }
     }
   );
 }

@@ -44,17 +44,19 @@ def dense_pairs(members: Any, a0: int, a1: int, first: int) -> tuple[Any, ...]:
 def dense_sinkhorn_block(
     matrix: Any, pairs: tuple[Any, ...], kernel: Any, weighted: Any, reg: float, as_value: bool,
     inv_p: float, tol: float, limit: int, at: int, kept: Any, out: Any,
-) -> tuple[int, float, Any]:  # fmt: skip
+) -> tuple[int, float, float, Any]:  # fmt: skip
     """Fill out[place] = ⟨ω, C⟩ or the value, for the pairs of `dense_pairs`.
 
     `kept` holds y/b of each pair [pairs, S] from row `at` on, NaN where there is none; it may have no rows. Returns
-    (iterations, largest error of a finished pair, places of the pairs that reached the limit).
+    (iterations, largest error of a finished pair, smallest cost before the root, places of the pairs that reached the
+    limit).
     """
     xp = cupy()
     n_states, dtype = matrix.shape[1], matrix.dtype
     row_of, column_of, place_of = pairs
     size = max(1, _BATCH_BYTES // (n_states * dtype.itemsize))
     iterations, worst, left = 0, 0.0, []
+    least = xp.full(1, np.float64(np.inf).view(np.uint64), np.uint64)
     for start in range(0, len(row_of), size):
         part = slice(start, min(start + size, len(row_of)))
         y = matrix[column_of[part]]
@@ -67,13 +69,14 @@ def dense_sinkhorn_block(
             kept[at + part.start : at + part.stop] = 1.0 / q
         z = x if as_value else x @ weighted
         launch("dense.cu", "plan_costs", dtype, *_over_pairs(len(y)), (
-            matrix, row_of[part], column_of[part], place_of[part], np.int64(len(y)), np.int64(n_states), z, y,
-            np.float64(reg), np.int64(as_value), np.float64(inv_p), out,
+            matrix, row_of[part], column_of[part], place_of[part], np.int64(len(y)), np.int64(n_states), z, y, q,
+            np.float64(reg), np.int64(as_value), np.float64(inv_p), least, out,
         ))  # fmt: skip
         slow = ~(errors <= tol)
         worst = max(worst, float(xp.where(slow, 0.0, errors).max()))
         left.append(place_of[part][slow])
-    return iterations, worst, xp.concatenate(left)
+    smallest = float(xp.asnumpy(least).view(np.float64)[0])
+    return iterations, worst, smallest, xp.concatenate(left)
 
 
 _LEAST = 3  # plain scalings before a pair's rate is looked at

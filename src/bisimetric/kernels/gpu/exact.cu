@@ -1,5 +1,13 @@
 // Exact transport between all pairs of rows, with the tree of each pair kept.
 
+// Whether two rows are equal, bit by bit.
+template <int L> DEVICE bool same_rows(const Pairs& q, i64 lo, int n, i64 to, int m) {
+  int differ = n != m;
+  for (int k = lane_of(L); k < n && !differ; k += L)
+    differ = q.indices[lo + k] != q.indices[to + k] || q.probs[lo + k] != q.probs[to + k];
+  return largest<L>(differ) == 0;
+}
+
 // Any supports, one warp a pair. kept: parents of the nodes [pairs, 2·widest], the first one 0 where there is none.
 extern "C" __global__ void __launch_bounds__(128)
 exact_pairs(PAIR_ARGUMENTS, const i64* mass, const real* cost, double inv_p, double share, i64 widest, double* work,
@@ -8,27 +16,31 @@ exact_pairs(PAIR_ARGUMENTS, const i64* mass, const real* cost, double inv_p, dou
     PAIR_VALUES
     if (tally->done) return;
     const int L = LANES;
-    const double top = double_of(tally->top), tol = share * top;
+    const double top = double_of(tally->top), tol = share * top, unit = 1.0 / 281474976710656.0;
     const i64 warp = global_thread() / L, warps = all_threads() / L;
     const int lane = lane_of(L);
     double* part = WORK_OF_WARP(widest * (widest + 1) + 8 * widest);
-    double worst = inv_p == 1.0 ? tol : 0.0;
+    double worst = 0.0;
     u64 pivots = 0;
     for (i64 p = warp; p < q.rows * q.n_members; p += warps) {
       const i64 a = q.a0 + p / q.n_members, b = p % q.n_members;
       if (b < a + q.first) continue;
       const i64 lo = q.indptr[q.members[a]], to = q.indptr[q.members[b]];
       const int n = (int)(q.indptr[q.members[a] + 1] - lo), m = (int)(q.indptr[q.members[b] + 1] - to);
-      double value = 0.0, error = tol;
+      double value = 0.0, above = tol, below = tol;
       if (top == 0.0) {
-        value = 0.0;
+        value = above = below = 0.0;
       } else if (n == 1 || m == 1) {
         value = product_cost<L>(q, lo, n, to, m, cost);
+        above = below = (n + m + 4) * EPS * value;
       } else if (n + m == 4) {
         const real* x = cost + q.indices[lo] * q.n_states;
         const real* y = cost + q.indices[lo + 1] * q.n_states;
         const u32 z = q.indices[to], t = q.indices[to + 1];
-        value = two_by_two(q.probs[lo], q.probs[to], x[z], x[t], y[z], y[t]);
+        const double* pa = q.probs + lo;
+        const double* pb = q.probs + to;
+        value = two_by_two(pa[0], pa[1], pb[0], pb[1], x[z], x[t], y[z], y[t]);
+        above = below = two_by_two_doubt(pa[0], pa[1], pb[0], pb[1], x[z], x[t], y[z], y[t], value);
       } else {
         double biggest = 0.0;
         for (int i = 0; i < n; ++i) {
@@ -38,25 +50,28 @@ exact_pairs(PAIR_ARGUMENTS, const i64* mass, const real* cost, double inv_p, dou
             biggest = fmax(biggest, part[i * (m | 1) + j]);
           }
         }
-        if (inv_p != 1.0) error = tol * (largest<L>(biggest) / top);
+        biggest = largest<L>(biggest);
         const WideTree tree = wide_tree(part + widest * (widest + 1), n, m, part, m | 1);
         unsigned short* mine = keep ? kept + pair_number(q, a, b) * 2 * widest : kept;
         const bool warm = keep && mine[0] != 0;
         if (warm)
           for (int v = 1 + lane; v < n + m; v += L) tree.parent[v] = mine[v];
         sync<L>();
-        const int more = solve<L, WIDE_SHIFT>(tree, mass + lo, mass + to, warm, error);
+        const int more = solve<L, WIDE_SHIFT>(tree, mass + lo, mass + to, warm, inv_p == 1.0 ? tol : share * biggest);
         if (keep) {
           for (int v = 1 + lane; v < n + m; v += L) mine[v] = (unsigned short)tree.parent[v];
           if (lane == 0) mine[0] = 1;
         }
-        value = tree_value<L, WIDE_SHIFT>(tree, 1.0 / 281474976710656.0);
+        value = tree_value<L, WIDE_SHIFT>(tree, unit);
+        // Masses are rounded to units, and potentials and the value are sums along the tree.
+        above = (n + m) * (unit + 4.0 * EPS) * biggest;
+        below = above + (inv_p == 1.0 ? tol : violation<L>(tree));
+        if (inv_p != 1.0 && same_rows<L>(q, lo, n, to, m)) above = below = 0.0;
         pivots += more;
         sync<L>();
       }
-      const double answer = root(value, inv_p);
-      if (inv_p != 1.0) worst = fmax(worst, answer - root(fmax(value - error, 0.0), inv_p));
-      if (lane == 0) out[(a - q.a0) * q.n_members + b] = (real)answer;
+      worst = fmax(worst, root_error(value, above, below, inv_p));
+      if (lane == 0) out[(a - q.a0) * q.n_members + b] = (real)root(value, inv_p);
     }
     if (lane == 0) {
       raise(&tally->error, worst);
@@ -87,7 +102,7 @@ template <> struct Code<4> {
 
 template <class T> struct MassOf;  // integers that hold the lifted masses
 template <> struct MassOf<float> { typedef int type; enum { shift = 5, bits = 25 }; };
-template <> struct MassOf<double> { typedef i64 type; enum { shift = 12, bits = 48 }; };
+template <> struct MassOf<double> { typedef i64 type; enum { shift = 5, bits = 57 }; };
 typedef unsigned short u16;
 
 // A tree on N rows (nodes 0 … N − 1) and N columns (N … 2N − 1) in shared memory, for P lanes.
@@ -335,9 +350,9 @@ DEVICE void small_exact(Tally* tally, const u32* slots, const typename MassOf<re
   }
   copied();
   sync<LANES>();
-  double tol = share * top;
+  double tol = share * top, biggest = top;
   if (inv_p != 1.0) {
-    double biggest = 0.0;
+    biggest = 0.0;
     for (int j = 0; j < t.m; ++j)
       for (int i = 0; i < t.n; ++i) biggest = fmax(biggest, (double)t.cost[j * N + i]);
     tol = share * biggest;
@@ -366,13 +381,17 @@ DEVICE void small_exact(Tally* tally, const u32* slots, const typename MassOf<re
     t.pivot(wanted, entering, reduced);
     more += wanted;
   }
+  if (inv_p != 1.0) t.best_cell(0.0, reduced);  // what is left of the pricing's tolerance
   const double value = t.value();
   if (!inside || !leads) return;
   if (more && keep) *store = t.packed();
   pivots = more;
-  const double answer = root(value, inv_p);
-  worst = inv_p == 1.0 ? tol : answer - root(fmax(value - tol, 0.0), inv_p);
-  out[row * n_members + b] = (real)answer;
+  // Masses are rounded to units, and potentials and the value are sums along the tree.
+  double above = (t.n + t.m) * (1.0 / (double)((i64)1 << MassOf<real>::bits) + 4.0 * EPS) * biggest;
+  double below = above + (inv_p == 1.0 ? tol : fmax(-reduced, 0.0));
+  if (a == b) above = below = (t.n + t.m + 4) * EPS * value;
+  worst = root_error(value, above, below, inv_p);
+  out[row * n_members + b] = (real)root(value, inv_p);
 }
 
 #define SMALL_EXACT(N, P, BLOCKS)                                                                                     \

@@ -1,13 +1,13 @@
 // Passes over the distances: ground cost, comparison of choices, the new distances and what changed.
 
-// cost = d^p and, where reg > 0, gibbs = exp(−cost/reg).
-extern "C" __global__ void power_max(Tally* tally, const real* d, i64 count, double p, double reg, real* cost,
-                                     real* gibbs) {
+// cost = (d/unit)^p and, where reg > 0, gibbs = exp(−cost/reg).
+extern "C" __global__ void power_max(Tally* tally, const real* d, i64 count, double p, double unit, double reg,
+                                     real* cost, real* gibbs) {
   EACH_THREAD(
     if (tally->done) return;
     double top = 0.0;
     for (i64 k = global_thread(); k < count; k += all_threads()) {
-      double x = (double)d[k];
+      double x = (double)d[k] / unit;
       if (p == 2.0) x *= x;
       else if (p != 1.0) x = pow(x, p);
       cost[k] = (real)x;

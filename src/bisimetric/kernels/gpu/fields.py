@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -63,12 +64,19 @@ class Tally:
         return Reading(**fields)  # type: ignore[arg-type]
 
 
-def power(tally: Tally, d: Any, p: float, cost: Any, reg: float = 0.0, gibbs: Any = None) -> None:
-    """cost = d^p, its largest entry goes into the tally; where reg > 0 also gibbs = exp(−cost/reg)."""
+def power(tally: Tally, d: Any, p: float, cost: Any, unit: float = 1.0, reg: float = 0.0, gibbs: Any = None) -> None:
+    """cost = (d/unit)^p, its largest entry goes into the tally; where reg > 0 also gibbs = exp(−cost/reg)."""
     blocks, threads = over(d.size)
     launch("fields.cu", "power_max", d.dtype, blocks, threads, (
-        tally.array, d, np.int64(d.size), np.float64(p), np.float64(reg), cost, cost if gibbs is None else gibbs,
+        tally.array, d, np.int64(d.size), np.float64(p), np.float64(unit), np.float64(reg), cost,
+        cost if gibbs is None else gibbs,
     ))  # fmt: skip
+
+
+def unit_of(d: Any, p: float) -> float:
+    """What distances are divided by before they are raised to the power p; see `power` of the CPU. Waits for p ≠ 1."""
+    largest = float(d.max()) if p != 1.0 else 0.0
+    return math.ldexp(1.0, math.frexp(largest)[1]) if largest > 0.0 else 1.0
 
 
 def write_chain(

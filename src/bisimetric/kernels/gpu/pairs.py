@@ -11,6 +11,7 @@ from .device import cache_bytes, cupy, free_bytes, lanes, launch, over, over_row
 from .fields import Tally
 
 _BITS = 48  # masses of the exact solver add up to 2 to this power
+_SMALL_BITS = {"float32": 25, "float64": 57}  # and those of the kernels for small supports: MassOf in exact.cu
 _WORK_SHARE = 0.25  # of the free memory, for work spaces of warps
 _STRIP_SHARE = 0.8  # of the second-level cache, for strips of costs
 _SHARED_BYTES = 128 << 10
@@ -107,7 +108,7 @@ class Rows:
 
     def _fill_slots(self, group: int) -> None:
         at, inside = self._slot_places[group]
-        bits, kind = (25, np.int32) if self.dtype == np.float32 else (_BITS, np.int64)
+        bits, kind = _SMALL_BITS[self.dtype.name], np.int32 if self.dtype == np.float32 else np.int64
         self._slots[group] = (
             self._arrays[f"successors{group}"],
             self._placed(f"slots{group}", (self.probs[at] * inside).astype(self.dtype)),

@@ -219,7 +219,9 @@ template <int L> DEVICE void log_columns(const Scaling& s, double reg) {
   sync<L>();
 }
 
-// Solve for any λ > 0 from the start in log_y; leaves log x, log y and the plan in s.kernel.
+// Solve for any λ > 0 from the start in log_y; leaves log x, log y' and the plan in s.kernel. y' = b/(Kᵀx) is y after one
+// more correction of the columns: both potentials are then soft transforms of the cost, whatever the start was (the
+// module `scaling` of the CPU has the proof of what that gives).
 template <int L> DEVICE int solve_log(const Scaling& s, double reg, double tol, int limit, double& error) {
   int done = 0;
   error = INFINITE;
@@ -229,14 +231,20 @@ template <int L> DEVICE int solve_log(const Scaling& s, double reg, double tol, 
     sync<L>();
     done += scale<L>(s, tol, limit - done, 1e100, error);
     for (int i = lane_of(L); i < s.n; i += L) s.log_x[i] += log(s.x[i]);
-    for (int j = lane_of(L); j < s.m; j += L) s.log_y[j] += log(s.y[j]);
     sync<L>();
     if (error <= tol || done >= limit) break;
     log_columns<L>(s, reg);  // out of range: one step in the log domain
   }
   for (int i = 0; i < s.n; ++i)
     for (int j = lane_of(L); j < s.m; j += L) s.kernel[i * s.ld + j] *= s.x[i] * s.y[j];
-  sync<L>();
+  if (error <= tol) {
+    for (int j = lane_of(L); j < s.m; j += L) s.log_y[j] += log(s.b[j] / s.q[j]);
+    sync<L>();
+  } else {  // sums may have left the range
+    sync<L>();
+    log_columns<L>(s, reg);
+    if (!(error < 2.0)) error = 2.0;
+  }
   return done;
 }
 
@@ -266,7 +274,7 @@ DEVICE int log_pair(const Scaling& s, double reg, const i64* row_mass, const i64
   return done;
 }
 
-// ⟨f, a⟩ + ⟨g, b⟩ with f = λ log(x/a), g = λ log(y/b): the value for exact rows.
+// ⟨f, a⟩ + ⟨g, b⟩ with f = λ log(x/a), g = λ log(y'/b).
 template <int L> DEVICE double dual_value(const Scaling& s, double reg) {
   double total = 0.0;
   for (int i = lane_of(L); i < s.n; i += L) total += s.a[i] * (s.log_x[i] - log(s.a[i]));
@@ -295,32 +303,54 @@ template <int L> DEVICE double gather(const Pairs& q, i64 lo, int n, i64 to, int
   return largest<L>(top);
 }
 
-// KL(ω ‖ a⊗b) of the 2 × 2 plan with mass t on (0, 0).
-DEVICE inline double entropy_term(double x, double u, double v) {
-  return x > 0.0 && u > 0.0 && v > 0.0 ? x * (log(x / u) - log(v)) : 0.0;
-}
-DEVICE inline double relative_entropy(double a, double b, double t) {
-  return fmax(entropy_term(t, a, b) + entropy_term(a - t, a, 1 - b) + entropy_term(b - t, 1 - a, b) +
-                  entropy_term(1 - a - b + t, 1 - a, 1 - b), 0.0);
+// What rounding may do to `dual_value`; see `accuracy.value_rounding`.
+DEVICE inline double value_rounding(int terms, double reg, double top, double eps) {
+  return eps * (reg * (terms + 8) + 8.0 * top);
 }
 
-// ⟨ω, C⟩ of the entropic plan between (a, 1−a) and (b, 1−b), and with λ KL added where `as_value`.
-DEVICE inline double two_by_two_entropic(double a, double b, double c00, double c01, double c10, double c11, double reg,
-                                         bool as_value) {
-  if (c00 + c11 < c01 + c10) {  // swap the columns, so that nothing overflows
-    double c = c00; c00 = c01; c01 = c;
-    c = c10; c10 = c11; c11 = c;
-    b = 1.0 - b;
-  }
-  const double odds = exp(-(c00 + c11 - c01 - c10) / reg);
-  const double half = 1.0 - (1.0 - odds) * (a + b);
-  const double root = sqrt(half * half + 4.0 * (1.0 - odds) * odds * a * b);
-  double t = 0.0;
-  if (half < 0.0) t = (root - half) / (2.0 * (1.0 - odds));
-  else if (half + root > 0.0) t = 2.0 * odds * a * b / (half + root);
-  t = fmin(fmin(fmax(fmax(t, 0.0), a + b - 1.0), a), b);
-  const double cost = t * c00 + (a - t) * c01 + (b - t) * c10 + fmax(1.0 - a - b + t, 0.0) * c11;
-  return as_value ? cost + reg * relative_entropy(a, b, t) : cost;
+// (1 + x) log(1 + x) − x for x ≥ −1, to full relative precision.
+DEVICE inline double excess(double x) {
+  if (fabs(x) > 0.03) return x > -1.0 ? (1.0 + x) * log1p(x) - x : 1.0;
+  double total = 0.0, power = x * x;
+  for (int k = 2; k < 12; ++k) { total += power / (k * (k - 1)); power *= -x; }
+  return total;
+}
+
+// mass log(mass/uv) − mass + uv ≥ 0: what an entry adds to KL(ω ‖ a⊗b) where both have the same total.
+DEVICE inline double entropy_term(double mass, double u, double v) {
+  if (!(mass > 0.0)) return u * v;
+  const double x = mass / u / v - 1.0;
+  if (fabs(x) <= 0.03) return u * v * excess(x);
+  return mass * (log(mass / u) - log(v)) - mass + u * v;
+}
+
+// KL(ω ‖ a⊗b) of the 2 × 2 plan that has `shift` less than a⊗b on the diagonal, and as much more beside it.
+DEVICE inline double shifted_term(double mass, double shift) {
+  return mass > 0.0 ? mass * excess(fmax(shift / mass, -1.0)) : 0.0;
+}
+DEVICE inline double relative_entropy(double a0, double a1, double b0, double b1, double shift) {
+  return shifted_term(a0 * b0, -shift) + shifted_term(a1 * b1, -shift) + shifted_term(a0 * b1, shift) +
+         shifted_term(a1 * b0, shift);
+}
+
+DEVICE inline void swap(double& x, double& y) { const double z = x; x = y; y = z; }
+
+// ⟨ω, C⟩ of the entropic plan between (a0, a1) and (b0, b1), and with λ KL added where `as_value`; as on the CPU, where
+// it is explained.
+DEVICE inline double two_by_two_entropic(double a0, double a1, double b0, double b1, double c00, double c01, double c10,
+                                         double c11, double reg, bool as_value) {
+  if (c00 + c11 < c01 + c10) { swap(b0, b1); swap(c00, c01); swap(c10, c11); }
+  if (a0 + b0 > a1 + b1) { swap(a0, a1); swap(b0, b1); swap(c00, c11); swap(c01, c10); }
+  const double gain = (c00 + c11 - c01 - c10) / reg, odds = exp(-gain), less = -expm1(-gain);
+  const double rest = fmax(a1 - b0, 0.0);
+  double half = rest + odds * (a0 + b0), t = 0.0;
+  if (half > 0.0) t = 2.0 * odds * a0 * b0 / (half + sqrt(half * half + 4.0 * less * odds * a0 * b0));
+  const double one = a0 * b1, other = a1 * b0;
+  half = fmax(1.0 - less * (one + other), 0.0);
+  double shift = 2.0 * less * one * other / (half + sqrt(fmax(half * half - 4.0 * less * less * one * other, 0.0)));
+  if (!(shift <= a0 * b0)) shift = a0 * b0;
+  const double cost = t * c00 + (one + shift) * c01 + (other + shift) * c10 + (rest + t) * c11;
+  return as_value ? cost + reg * relative_entropy(a0, a1, b0, b1, shift) : cost;
 }
 
 DEVICE inline double pair_tolerance(double biggest, double inv_p, double accuracy, double tightest, double loosest) {
@@ -328,8 +358,11 @@ DEVICE inline double pair_tolerance(double biggest, double inv_p, double accurac
   return fmax(fmin(loosest, share * accuracy / root(biggest, inv_p)), tightest);
 }
 
-DEVICE inline double root_error(double value, double slack, double inv_p) {
-  return inv_p == 1.0 ? slack : root(value + slack, inv_p) - root(value, inv_p);
+// Where λ is a billionth of the largest cost, exact transport takes over, and where it is so large that its logarithms
+// lose their digits, the product plan does; see the CPU's module `sinkhorn` for the errors.
+#define NEARLY_EXACT 1e9
+DEVICE inline bool nearly_product(double biggest, double reg, double rounding) {
+  return biggest * biggest <= 8.0 * reg * rounding;
 }
 
 // Closed forms of entropic transport; false where there is none.
@@ -344,6 +377,7 @@ DEVICE bool closed_form(const Pairs& q, i64 lo, int n, i64 to, int m, const real
   const real* first = cost + q.indices[lo] * q.n_states;
   const real* second = cost + q.indices[lo + 1] * q.n_states;
   const u32 z = q.indices[to], t = q.indices[to + 1];
-  value = two_by_two_entropic(q.probs[lo], q.probs[to], first[z], first[t], second[z], second[t], reg, as_value);
+  value = two_by_two_entropic(q.probs[lo], q.probs[lo + 1], q.probs[to], q.probs[to + 1], first[z], first[t], second[z],
+                              second[t], reg, as_value);
   return true;
 }

@@ -176,6 +176,15 @@ template <int L, int SHIFT, class T> DEVICE double tree_value(const T& t, double
   return sum<L>(value) * unit;
 }
 
+// By how much a reduced cost is negative at most; masses are whole numbers of units, so flows are exact.
+template <int L, class T> DEVICE double violation(const T& t) {
+  double low = 0.0;
+  for (int i = 0; i < t.n; ++i)
+    for (int j = lane_of(L); j < t.m; j += L)
+      low = fmin(low, (double)t.cost[i * t.width + j] - t.pot[i] - (double)t.pot[t.n + j]);
+  return -smallest<L>(low);
+}
+
 // Pivot until no reduced cost is below −tol. Needs depths and potentials.
 template <int L, class T> DEVICE int improve(const T& t, double tol) {
   int i, j, next = 0, pivots = 0;
@@ -200,9 +209,25 @@ DEVICE int solve(const T& t, Masses row_mass, Masses column_mass, bool warm, dou
   return improve<L>(t, tol);
 }
 
-DEVICE inline double two_by_two(double a, double b, double c00, double c01, double c10, double c11) {
-  const double t = c00 + c11 < c01 + c10 ? fmin(a, b) : fmax(0.0, a + b - 1.0);
-  return t * c00 + (a - t) * c01 + (b - t) * c10 + fmax(0.0, 1.0 - a - b + t) * c11;
+// Optimal cost between (a0, a1) and (b0, b1); what is left beside a diagonal is worked out on the side with less mass.
+DEVICE inline double two_by_two(double a0, double a1, double b0, double b1, double c00, double c01, double c10,
+                                double c11) {
+  if (c00 + c11 > c01 + c10) {
+    double c = c00; c00 = c01; c01 = c;
+    c = c10; c10 = c11; c11 = c;
+    c = b0; b0 = b1; b1 = c;
+  }
+  const double rest = a0 + b0 < a1 + b1 ? b0 - a0 : a1 - b1;
+  return fmin(a0, b0) * c00 + fmin(a1, b1) * c11 + fmax(rest, 0.0) * c10 + fmax(-rest, 0.0) * c01;
+}
+
+#define EPS 2.220446049250313e-16  // unit round-off of double
+
+// By how much `two_by_two` may be off, before a root is taken.
+DEVICE inline double two_by_two_doubt(double a0, double a1, double b0, double b1, double c00, double c01, double c10,
+                                      double c11, double value) {
+  const double largest_cost = fmax(fmax(c00, c01), fmax(c10, c11));
+  return 8.0 * EPS * (value + (fmin(a0, a1) + fmin(b0, b1)) * largest_cost);
 }
 
 // ⟨a⊗b, C⟩: the only coupling where one side has a single state.

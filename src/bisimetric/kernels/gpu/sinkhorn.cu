@@ -22,29 +22,47 @@ sinkhorn_any(PAIR_ARGUMENTS, const i64* mass, const real* cost, double reg, i64 
       if (b < a + q.first) continue;
       const i64 lo = q.indptr[q.members[a]], to = q.indptr[q.members[b]];
       const int n = (int)(q.indptr[q.members[a] + 1] - lo), m = (int)(q.indptr[q.members[b] + 1] - to);
-      double value = 0.0;
-      if (top > 0.0 && !closed_form<L>(q, lo, n, to, m, cost, reg, as_value != 0, value)) {
+      double value = 0.0, above = 0.0, below = 0.0;
+      if (top > 0.0 && closed_form<L>(q, lo, n, to, m, cost, reg, as_value != 0, value)) {
+        above = below = 32.0 * EPS * value;
+      } else if (top > 0.0) {
         const Scaling s = work_space(mine, widest, n, m, q.probs + lo, q.probs + to);
         const double biggest = gather<L>(q, lo, n, to, m, cost, s.cost);
-        real* store = keep ? kept + pair_number(q, a, b) * stride : kept;
-        bool warm = keep && !isnan(store[0]);
-        if (warm)
-          for (int j = lane; j < m; j += L) s.log_y[j] = (double)store[j];
-        sync<L>();
-        double tol = pair_tolerance(biggest, inv_p, accuracy, tightest, loosest), missing, error;
-        for (;;) {
-          iterations += log_pair<L>(s, reg, mass + lo, mass + to, warm, tol, (int)limit, error);
-          value = as_value ? dual_value<L>(s, reg) : plan_cost<L>(s);
-          missing = root_error(value, error * biggest, inv_p);
-          if (missing <= accuracy || tol <= tightest || error > tol) break;
-          tol = fmax(0.01 * tol, tightest);  // a root magnifies errors near 0
-          warm = true;
+        const double rounding = as_value ? value_rounding(n + m, reg, biggest, EPS) : 0.0;
+        if (as_value && nearly_product(biggest, reg, rounding)) {
+          value = product_cost<L>(q, lo, n, to, m, cost);
+          above = 8.0 * EPS * value;
+          below = above + biggest * biggest / (8.0 * reg);
+        } else if (biggest > NEARLY_EXACT * reg) {
+          const WideTree tree = wide_tree(s.tree, n, m, s.cost, s.ld);
+          solve<L, WIDE_SHIFT>(tree, mass + lo, mass + to, false, 1e-13 * biggest);
+          value = tree_value<L, WIDE_SHIFT>(tree, 1.0 / 281474976710656.0);
+          below = (1e-13 + (n + m) * (1.0 / 281474976710656.0 + 4.0 * EPS)) * biggest;
+          above = below + reg * log((double)(n < m ? n : m));
+          sync<L>();
+        } else {
+          real* store = keep ? kept + pair_number(q, a, b) * stride : kept;
+          bool warm = keep && !isnan(store[0]);
+          if (warm)
+            for (int j = lane; j < m; j += L) s.log_y[j] = (double)store[j];
+          sync<L>();
+          double tol = pair_tolerance(biggest, inv_p, accuracy, tightest, loosest), error;
+          for (;;) {
+            iterations += log_pair<L>(s, reg, mass + lo, mass + to, warm, tol, (int)limit, error);
+            value = as_value ? dual_value<L>(s, reg) : plan_cost<L>(s);
+            const double slack = fmin(error + (n + m) * EPS, 2.0) * biggest;
+            above = slack + rounding;
+            below = as_value ? rounding : slack;
+            if (root_error(value, above, below, inv_p) <= accuracy || tol <= tightest || error > tol) break;
+            tol = fmax(0.01 * tol, tightest);  // a root magnifies errors near 0
+            warm = true;
+          }
+          if (keep)
+            for (int j = lane; j < m; j += L) store[j] = (real)s.log_y[j];
+          sync<L>();
         }
-        worst = fmax(worst, missing);
-        if (keep)
-          for (int j = lane; j < m; j += L) store[j] = (real)s.log_y[j];
-        sync<L>();
       }
+      worst = fmax(worst, root_error(value, above, below, inv_p));
       if (lane == 0) out[(a - q.a0) * q.n_members + b] = (real)root(value, inv_p);
     }
     if (lane == 0) {
@@ -75,6 +93,11 @@ DEVICE void small_pair(Tally* tally, const u32* slots, const real* slot_probs, i
   const double top = double_of(tally->top);
   if (top == 0.0) {
     if (inside && part == 0) out[p] = 0;
+    return;
+  }
+  const double rounding = as_value ? value_rounding(2 * N, reg, top, REAL_EPS) : 0.0;
+  if (top > NEARLY_EXACT * reg || (as_value && nearly_product(top, reg, rounding))) {  // near a limit of λ
+    if (inside && part == 0) list[atomicAdd(&tally->left, (u64)1)] = p;
     return;
   }
   const real* strip = strips + row * n_states * N + part * E;
@@ -181,13 +204,12 @@ DEVICE void small_pair(Tally* tally, const u32* slots, const real* slot_probs, i
     Packed<real, R> mine;
 #pragma unroll
     for (int c = 0; c < R; ++c) {
-      real factor = y[c], mass = pb[c];
+      real sums = q[c], mass = pb[c];  // y' = b/q: see `scaling.cuh`
 #pragma unroll
       for (int n = 1; n < P; ++n)
-        if (part == n) { factor = y[n * R + c]; mass = pb[n * R + c]; }
-      const real now = mass > 0 ? g[c] + (real)log(factor) : 0;
-      if (as_value && mass > 0) value += (double)mass * ((double)now - (double)log(mass));
-      mine.at[c] = finite ? now : (real)NOT_A_NUMBER;
+        if (part == n) { sums = q[n * R + c]; mass = pb[n * R + c]; }
+      if (as_value && mass > 0) value += (double)mass * ((double)g[c] - (double)log(sums));
+      mine.at[c] = !finite ? (real)NOT_A_NUMBER : mass > 0 ? g[c] + (real)log(mass * inverse(sums)) : 0;
     }
     if (keep && inside) ((Packed<real, R>*)store)[part] = mine;
   }
@@ -219,14 +241,15 @@ DEVICE void small_pair(Tally* tally, const u32* slots, const real* slot_probs, i
   }
   if (!inside || part != 0) return;
   iterations = done;
-  const double missing = root_error(value, (double)error * scale_of_errors, inv_p);
+  const double slack = ((double)error + 2 * N * REAL_EPS) * scale_of_errors, under = as_value ? 0.0 : slack;
+  const double missing = root_error(value, slack, under, inv_p);
   if (!((double)error <= tol) || !(missing <= accuracy || tol <= tightest)) {
     if (limit > 8) {  // few iterations are asked for by those who want just these
       list[atomicAdd(&tally->left, (u64)1)] = p;
       return;
     }
   }
-  worst = missing;
+  worst = root_error(value, slack + rounding, under + rounding, inv_p);
   out[p] = (real)root(value, inv_p);
 }
 
@@ -350,6 +373,8 @@ DEVICE void warp_pairs(const Pairs& q, const u32* extents, Tally* tally, const r
   const int lane = threadIdx.x & 31, place = lane < W ? lane : 0;
   const double top = double_of(tally->top);
   const bool direct = top <= safe * reg;
+  const double rounding = as_value ? value_rounding(2 * W, reg, top, REAL_EPS) : 0.0;
+  const bool in_reach = !(top > NEARLY_EXACT * reg || (as_value && nearly_product(top, reg, rounding)));
   const real* source = direct ? gibbs : cost;
   const real rate = (real)(1.0 / reg);
   const i64 begin = row_start(q, q.a0), end = row_start(q, q.a0 + q.rows);
@@ -371,13 +396,14 @@ DEVICE void warp_pairs(const Pairs& q, const u32* extents, Tally* tally, const r
       if (lane == 0) out[p] = 0;
       continue;
     }
-    if (n > W || m > W) {
+    if (n > W || m > W || !in_reach) {
       if (lane == 0) list[atomicAdd(&tally->left, (u64)1)] = p;
       continue;
     }
     double value = 0.0;
     if (n == 1 || m == 1 || n + m == 4) {
       closed_form<32>(q, lo, n, to, m, cost, reg, as_value, value);
+      worst = fmax(worst, root_error(value, 32.0 * EPS * value, 32.0 * EPS * value, inv_p));
       if (lane == 0) out[p] = (real)root(value, inv_p);
       continue;
     }
@@ -534,11 +560,11 @@ DEVICE void warp_pairs(const Pairs& q, const u32* extents, Tally* tally, const r
     iterations += done;
     const bool finite = __all_sync(~0u, !(pb > 0) || (y > 0 && y < (real)1e37));
     if (keep && in_column)  // what did not converge was no good start
-      store[lane] = finite && error <= 1.0f ? (pb > 0 ? g + (real)log(y) : 0) : (real)NOT_A_NUMBER;
+      store[lane] = finite && error <= 1.0f ? (pb > 0 ? g + (real)log(pb * inverse(sums)) : 0) : (real)NOT_A_NUMBER;
     __syncwarp();
     if (as_value) {
       if (pa > 0) value += (double)pa * ((double)log(x) + (double)free);
-      if (pb > 0) value += (double)pb * ((double)g + (double)log(y) - (double)log(pb));
+      if (pb > 0) value += (double)pb * ((double)g - (double)log(sums));  // y' = b/sums
       value = fmax(reg * sum<32>(value), 0.0);
     } else {
       real inside = 0;
@@ -548,12 +574,13 @@ DEVICE void warp_pairs(const Pairs& q, const u32* extents, Tally* tally, const r
       value = (double)sum<32>(in_column ? inside * y : 0);
     }
     __syncwarp();
-    const double missing = root_error(value, (double)error * tol * scale_of_errors, inv_p);
+    const double slack = ((double)error * tol + 2 * W * REAL_EPS) * scale_of_errors, under = as_value ? 0.0 : slack;
+    const double missing = root_error(value, slack, under, inv_p);
     if (!(error <= 1.0f) || !finite || !(missing <= accuracy || tol <= tightest)) {
       if (lane == 0) list[atomicAdd(&tally->left, (u64)1)] = p;
       continue;
     }
-    worst = fmax(worst, missing);
+    worst = fmax(worst, root_error(value, slack + rounding, under + rounding, inv_p));
     if (lane == 0) out[p] = (real)root(value, inv_p);
   }
   if (lane == 0) {
