@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from conftest import distances
 
 import bisimetric as bm
 from bisimetric import certificates as c
@@ -155,3 +156,83 @@ def test_which_theorems_cover_a_run(settings, rigorous):
     assert tuple(theorem.rigorous for theorem in run.theorems) == rigorous
     assert run.certificate.rigorous
     assert run.error <= run.certificate.error + 1e-10
+
+
+GOOD: dict = {
+    c.optimal_value_error: {"eps": 0.1, "gamma": 0.9, "c_R": 1.0, "c_T": 0.9, "metric_error": 0.1},
+    c.policy_value_error: {"eps": 0.1, "gamma": 0.9, "c_R": 1.0, "c_T": 0.9, "metric_error": 0.1},
+    c.value_error_with_models: {
+        "eps": 0.1, "gamma": 0.9, "metric_error": 0.1, "reward_error": 0.1, "model_error": 0.1, "c_R": 1.0, "c_T": 0.9,
+        "triangle": True,
+    },
+    c.metric_change: {"total_variation": 0.1, "p": 2.0, "c_T": 0.9, "c_R": 1.0, "scale": 1.0},
+    c.metric_change_tight: {"total_variation": 0.1, "p": 2.0, "c_T": 0.9, "c_R": 1.0, "scale": 1.0},
+    c.api_converged: {
+        "eps": 0.1, "delta": 0.1, "gamma": 0.9, "sweeps": 40, "scale": 1.0, "early_stop": 0.1, "transport_error": 0.1,
+        "alpha": 1.0,
+    },
+    c.api_limit: {
+        "eps": 0.1, "delta": 0.1, "gamma": 0.9, "sweeps": 40, "scale": 1.0, "early_stop": 0.1, "transport_error": 0.1,
+        "alpha": 1.0,
+    },
+    c.api_alpha_limit: {
+        "eps": 0.1, "delta": 0.1, "alpha": 1e-4, "gamma": 0.9, "sweeps": 40, "p": 1.0, "scale": 1.0, "early_stop": 0.1,
+        "transport_error": 0.1,
+    },
+    c.one_step_progress: {"error": 1.0, "alpha": 0.5, "gamma": 0.9, "greedy_error": 0.1, "evaluation_error": 0.1},
+    c.api_errors_limit: {"gamma": 0.9, "greedy_error": 0.1, "evaluation_error": 0.1},
+    c.bellman_residual: {"V": np.zeros(2), "TV": np.ones(2), "gamma": 0.9, "value_error": 0.1},
+    c.greedy_residual: {"V": np.zeros(2), "TV": np.ones(2), "gamma": 0.9, "greedy_error": 0.1},
+    c.evaluation_residual: {"V": np.zeros(2), "T_pi_V": np.ones(2), "gamma": 0.9},
+    c.trivial: {"gamma": 0.9, "scale": 1.0, "value_error": 0.1},
+}  # fmt: skip
+TOO_LARGE = {"gamma": 1.0, "c_T": 1.0, "alpha": 1.5, "total_variation": 1.5}
+TOO_SMALL = {"p": 0.5, "sweeps": 0}
+
+
+@pytest.mark.parametrize("bound", GOOD, ids=lambda bound: bound.__name__)
+def test_every_argument_has_a_domain(bound):
+    """No number, and never an error, for arguments outside; a number for those inside."""
+    assert bound(**GOOD[bound]).rigorous
+    for name, value in GOOD[bound].items():
+        if name == "triangle":
+            bad = [False]
+        elif isinstance(value, np.ndarray):
+            bad = [value * np.nan, value + np.inf, np.zeros(3)]
+        else:
+            bad = [math.nan, math.inf, -math.inf, TOO_SMALL.get(name, -0.5), TOO_LARGE.get(name, math.nan)]
+        for x in bad:
+            certificate = bound(**{**GOOD[bound], name: x})
+            assert not certificate.rigorous, (name, x)
+            assert math.isnan(certificate.error), (name, x)
+            assert certificate.failed, (name, x)
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments"),
+    [
+        (c.c_n, {"gamma": 1.0, "sweeps": 3}),
+        (c.c_n, {"gamma": 0.9, "sweeps": 0}),
+        (c.c_bar_n, {"gamma": math.nan, "sweeps": 3}),
+        (c.alpha_bar, {"alpha": 0.0, "gamma": 0.9, "sweeps": 40, "p": 1.0}),
+        (c.alpha_bar, {"alpha": 0.1, "gamma": 0.9, "sweeps": 40, "p": 0.5}),
+        (c.alpha_bar, {"alpha": 0.1, "gamma": -0.1, "sweeps": 40, "p": 1.0}),
+        (c.best, {}),
+    ],
+)
+def test_numbers_outside_their_domain_are_refused(function, arguments):
+    with pytest.raises(ValueError, match=r"[Nn]eeds"):
+        function(**arguments)
+
+
+@pytest.mark.parametrize("p", [1.0, 2.0, 3.0])
+def test_the_value_cost_keeps_the_triangle_inequality(p):
+    """As its axioms say, on which `value_error_with_models` may rest: random triples under random metrics."""
+    rng = np.random.default_rng(0)
+    way = bm.Sinkhorn(0.7, p, cost="value")
+    assert way.axioms.triangle
+    for _ in range(30):
+        x = rng.random((5, 2))
+        d = np.sqrt(((x[:, None] - x[None, :]) ** 2).sum(axis=2))
+        W = distances(way, rng.dirichlet(np.full(5, 0.5), 3), d)
+        assert (W[0, 2] <= W[0, 1] + W[1, 2] + 1e-9).all()

@@ -236,7 +236,8 @@ def _step(
     if not solved:
         next(sweeping)  # values that a device iterates would wait for its sweeps
     yield
-    measured, sweeps, change, iterations = yield from sweeping
+    swept = yield from sweeping
+    measured, change = swept.distance, swept.change
     metric_seconds = time.perf_counter() - measuring - aside
     d, kernels = where_it_lives(operator.for_classes(measured, getattr(settings.aggregation, "on_device", False)))
     sizes = None if lumping is None else lumping.sizes
@@ -266,9 +267,10 @@ def _step(
         diameter=partition.diameter,
         delta=delta,
         alpha=alpha,
-        sweeps=sweeps,
+        sweeps=swept.sweeps,
         change=change,
-        iterations=iterations,
+        transport_error=swept.transport_error,
+        iterations=swept.iterations,
         abstract_error=abstract_error.error,
         nmi=nmi,
         purity=purity,
@@ -322,7 +324,8 @@ def finish(
 def certify(mdp: MDP, V: Floats, value_error: float) -> Certificate:
     """The best rigorous bound on ‖V* − V^π‖∞ for V = V^π, known up to value_error."""
     residual = certificates.bellman_residual(V, optimal_backup(mdp, V), gamma=mdp.gamma, value_error=value_error)
-    return certificates.best(residual, certificates.trivial(gamma=mdp.gamma, scale=mdp.reward_span))
+    anything = certificates.trivial(gamma=mdp.gamma, scale=mdp.reward_span, value_error=2.0 * value_error)
+    return certificates.best(residual, anything)
 
 
 def theorem_bounds(mdp: MDP, settings: Settings, history: list[Step]) -> tuple[Certificate, ...]:
@@ -336,7 +339,8 @@ def theorem_bounds(mdp: MDP, settings: Settings, history: list[Step]) -> tuple[C
     certified = settings.transport.axioms.monotone and settings.transport.axioms.nonexpansive
     alpha = settings.step_size(len(history), gamma=gamma, sweeps=settings.sweeps, p=p)
     common: dict[str, Any] = {
-        "gamma": gamma, "sweeps": settings.sweeps, "scale": scale, "early_stop": settings.early_stop
+        "gamma": gamma, "sweeps": settings.sweeps, "scale": scale, "early_stop": settings.early_stop,
+        "transport_error": max(step.transport_error for step in history),
     }  # fmt: skip
     naive: dict[str, Any] = {"certified_metric": certified, "from_zero": not settings.warm, "alpha": alpha}
     exact = isinstance(settings.transport, Exact)

@@ -77,6 +77,7 @@ class Step:
     alpha: float
     sweeps: int
     change: float  # of the last sweep
+    transport_error: float  # largest error of a computed transport
     iterations: int  # pivots or scalings over all pairs
     abstract_error: float  # certified bound on ‖V^π − Ṽ_Φ‖∞
     nmi: float | None  # against the known classes

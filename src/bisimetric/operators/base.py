@@ -62,6 +62,7 @@ class Swept(NamedTuple):
     sweeps: int
     change: float  # of the last one
     iterations: int
+    transport_error: float  # largest of all
 
 
 class MetricOperator(ABC):

@@ -74,7 +74,8 @@ class DeviceOperator(MetricOperator):
             if seen.done or done >= count:
                 break
         self._expected = done
-        return Swept(self._home.copy(), done, seen.change, seen.iterations)
+        error = self.evaluator.true_error(seen.last_error, seen.last_top)
+        return Swept(self._home.copy(), done, seen.change, seen.iterations, error)
 
     def memory_errors(self) -> AbstractContextManager[Any]:
         context: AbstractContextManager[Any] = self.engine.kernels.memory_errors(self.evaluator.needs)

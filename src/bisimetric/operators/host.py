@@ -39,11 +39,12 @@ class HostOperator(MetricOperator):
     def sweeps(self, start: Any, count: int, stop: float) -> Generator[None, None, Swept]:
         yield
         d = start.copy()
-        change, iterations, done = np.inf, 0, 0
+        change, iterations, done, error = np.inf, 0, 0, 0.0
         while done < count and change > stop:
             report = self.sweep(d)
             change, iterations, done = report.change, iterations + report.iterations, done + 1
-        return Swept(d, done, change, iterations)
+            error = max(error, report.transport_error)
+        return Swept(d, done, change, iterations, error)
 
     def bounds(self, d: NDArray[Any], tol: float) -> tuple[NDArray[Any], NDArray[Any]]:
         self.evaluator.restart()

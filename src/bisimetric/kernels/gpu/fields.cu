@@ -133,8 +133,8 @@ extern "C" __global__ void end_sweep(Tally* tally, double stop) {
     if (global_thread() != 0 || tally->done) return;
     const double rise = double_of(tally->rise), fall = double_of(tally->fall);
     tally->change = bits_of(fmax(rise, fall));
-    tally->last_top = tally->top;
-    tally->last_error = tally->error;
+    if (tally->top > tally->last_top) tally->last_top = tally->top;  // the largest of all sweeps, as bits are ordered
+    if (tally->error > tally->last_error) tally->last_error = tally->error;
     tally->last_rise = tally->rise;
     tally->last_fall = tally->fall;
     tally->top = tally->rise = tally->fall = tally->error = 0;
