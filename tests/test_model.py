@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy.sparse import coo_array, csr_array
 
 import bisimetric as bm
-from bisimetric.model import Rows
+from bisimetric.model import Distributions
 
 P = np.array([[[0.5, 0.5, 0.0], [0.0, 0.0, 1.0]], [[0.0, 1.0, 0.0], [0.25, 0.25, 0.5]], [[0.0, 0.0, 1.0]] * 2])
 R = np.array([[0.0, 1.0], [2.0, 3.0], [4.0, -5.0]])
@@ -166,7 +166,7 @@ BAD_ARRAYS = {
     "infinite": (changed((1, 1, 2), np.inf), R, 0.9, "state 1, action 1, next state 2 has inf"),
     "negative": (changed((0, 0), [1.5, -0.5, 0.0]), R, 0.9, "state 0, action 0, next state 1 has -0.5"),
     "sum": (changed((1, 1, 2), 0.49), R, 0.9, "state 1, action 1 sums to 0.99 "),
-    "empty row": (changed((2, 0), 0.0), R, 0.9, "state 2, action 0 sums to 0 "),
+    "no action": (changed((2,), 0.0), R, 0.9, "state 2 has none"),
     "gamma one": (P, R, 1.0, "gamma must be in [0, 1); got 1"),
     "gamma negative": (P, R, -0.1, "gamma must be in [0, 1); got -0.1"),
     "gamma nan": (P, R, float("nan"), "gamma must be in [0, 1); got nan"),
@@ -238,9 +238,12 @@ def test_bad_policies_are_named():
         (np.full((3, 2), 0.4), "state 0 sums to 0.8"),
         ([[1.0, 0.0], [1.5, -0.5], [0.5, 0.5]], "state 1, action 1 has -0.5"),
         ([[1.0, 0.0], [1.0, 0.0], [np.nan, 1.0]], "state 2, action 0 has nan"),
-        (np.full((2, 3), 0.5), "[6] or [3, 2]; got shape (2, 3)"),
+        (np.full((2, 3), 0.5), "[6] or [3, 2], or one action per state [3], as integers or names; got shape (2, 3)"),
         (np.ones(3), "got shape (3,)"),
-        ([["left", "right"]] * 3, "policy: probabilities must be real numbers"),
+        ([["left", "right"]] * 3, "one action per state [3]; got shape (3, 2)"),
+        (["0", "1", "up"], "state 2 has no action 'up'; actions are 0, 1"),
+        ([0, 1, 2], "state 2 has no action 2; it has 0 (0), 1 (1)"),
+        (np.full((3, 2), 0.5 + 0.5j), "policy: probabilities must be real numbers"),
     ]
     for policy, words in cases:
         with pytest.raises(bm.ModelError, match=re.escape(words)):
@@ -264,7 +267,7 @@ def test_row_sums_are_checked_to_the_tolerance():
     for excess, good in ((5e-9, True), (2e-8, False)):
         matrix = np.array([[1.0 + excess, 0.0], [0.0, 1.0]])
         if good:
-            assert Rows.from_matrix(matrix).sums()[0] == 1.0 + excess
+            assert Distributions.from_matrix(matrix).sums()[0] == 1.0 + excess
             bm.Chain.from_arrays(matrix, [0, 1], 0.5)
         else:
             with pytest.raises(bm.ModelError, match="tolerance 1e-08"):
@@ -289,3 +292,133 @@ def test_absorbing_and_unreachable_states():
     d = bm.solve_metric(chain, tol=1e-12).distance
     np.testing.assert_allclose(d[2], [0.0, 0.0, 0.0, 2.0, 0.5], atol=1e-11)
     np.testing.assert_allclose(d[3], [2.0, 2.0, 2.0, 0.0, 1.5], atol=1e-11)
+
+
+def test_actions_that_states_do_not_have_are_left_out():
+    """A mask, a reward of −inf, or a row of zeros: all say the same."""
+    mask = np.array([[True, False], [True, True], [False, True]])
+    by_mask = bm.MDP.from_arrays(P, R, 0.9, axes="sas", mask=mask)
+    by_reward = bm.MDP.from_arrays(P, np.where(mask, R, -np.inf), 0.9, axes="sas")
+    by_rows = bm.MDP.from_arrays(P * mask[:, :, None], R, 0.9, axes="sas")
+    sparse = [csr_array(m) for m in np.swapaxes(P * mask[:, :, None], 0, 1)]
+    by_sparse_rows = bm.MDP.from_arrays(sparse, R, 0.9, axes="ass")
+    for mdp in (by_mask, by_reward, by_rows, by_sparse_rows):
+        assert_same(mdp, by_mask)
+        np.testing.assert_array_equal(mdp.choice_ptr, [0, 1, 3, 4])
+        np.testing.assert_array_equal(mdp.label_of_choice, [0, 0, 1, 1])
+        np.testing.assert_array_equal(mdp.rewards, [0.0, 2.0, 3.0, -5.0])
+    for bad, words in (
+        (np.ones((2, 2), bool), "[3, 2]"),
+        (np.ones((3, 2)), "booleans"),
+        (~mask & mask, "state 0 has none"),
+    ):
+        with pytest.raises(bm.ModelError, match=re.escape(words)):
+            bm.MDP.from_arrays(P, R, 0.9, axes="sas", mask=bad)
+    with pytest.raises(bm.ModelError, match="state 0, action 1 has inf"):
+        bm.MDP.from_arrays(P, np.where(mask, R, np.inf), 0.9, axes="sas")
+
+
+def test_policies_as_actions():
+    mdp = bm.MDP.from_arrays(
+        P, R, 0.9, axes="sas", labels=["left", "right"], mask=[[True, False], [True] * 2, [True] * 2]
+    )
+    for policy in (
+        [0, 1, 0],
+        np.array([0, 1, 0], np.uint8),
+        ["left", "right", "left"],
+        np.array(["left", "right", "left"]),
+    ):
+        np.testing.assert_array_equal(mdp.check_policy(policy), [1, 0, 1, 1, 0])
+    for policy, words in (
+        ([1, 0, 0], "state 0 has no action 1; it has 0 (left)"),
+        ([0, 0, -1], "state 2 has no action -1"),
+    ):
+        with pytest.raises(bm.ModelError, match=re.escape(words)):
+            mdp.check_policy(policy)
+    single = bm.MDP.from_arrays(np.eye(3)[:, None, :], [1.0, 2.0, 3.0], 0.5, axes="sas")
+    for policy in ([0, 0, 0], [1, 1, 1], [1.0, 1.0, 1.0]):
+        np.testing.assert_array_equal(single.check_policy(policy), 1.0)
+
+
+NAMED = ["x=0 & y=1.5 & busy", "x=1 & y=-2 & !busy", "x=2 & y=0 & busy"]
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        ("x=1", [0, 1, 0]),
+        ("x!=1", [1, 0, 1]),
+        ("x>=1 & busy", [0, 0, 1]),
+        ("x=0 | !busy", [1, 1, 0]),
+        ("true", [1] * 3),
+        ("!(x=0 | x=2)", [0, 1, 0]),
+        ("x+y*2 > 0", [1, 0, 1]),
+        ("-x < 0", [0, 1, 1]),
+        ('"odd" & y<=0', [0, 1, 0]),
+        ("busy = false", [0, 1, 0]),
+        ("x - 1 == 1e0", [0, 0, 1]),
+        ("!busy & true | x = 0 & busy", [1, 1, 0]),
+    ],
+)
+def test_labels_from_expressions(expression, expected):
+    mdp = bm.MDP.from_arrays(P, R, 0.9, axes="sas", state_names=NAMED).with_labels(
+        {"odd": np.array([False, True, False])}
+    )
+    labelled = mdp.with_labels({"new": expression})
+    np.testing.assert_array_equal(labelled.state_labels["new"], np.array(expected, bool))
+    assert set(labelled.state_labels) == {"odd", "new"}
+    assert set(mdp.state_labels) == {"odd"}
+
+
+@pytest.mark.parametrize(
+    ("expression", "words"),
+    [
+        ("", "it is empty"),
+        ("z=1", "unknown 'z'; the model has the variables x, y, busy"),
+        ("x", "a number stands where"),
+        ("x=busy", "compares a number with"),
+        ("(x=1", "not closed"),
+        ("x=1)", "from ')' on"),
+        ("x=", "ends too early"),
+        ("x=1 & $", "cannot read '$'"),
+        ('"z"', "unknown 'z'; the model has the labels none"),
+        ("busy+1=2", "true or false"),
+        ("(" * 300 + "busy" + ")" * 300, "nested too deeply"),
+        ("!" * 5000 + "busy", "nested too deeply"),
+        ("x=1" * 5000, "10000"),
+        ("-" * 5000 + "x=1", "nested too deeply"),
+    ],
+)
+def test_bad_expressions_are_named(expression, words):
+    mdp = bm.MDP.from_arrays(P, R, 0.9, axes="sas", state_names=NAMED)
+    with pytest.raises(bm.ModelError, match=re.escape(words)) as caught:
+        mdp.with_labels({"new": expression})
+    assert len(str(caught.value)) < 300
+
+
+def test_states_without_variables_say_so():
+    for names, words in (
+        (["a b", "c", "d"], "does not give its variables"),
+        (["x=1", "x=2", "y=3"], "different variables"),
+    ):
+        with pytest.raises(bm.ModelError, match=words):
+            bm.MDP.from_arrays(P, R, 0.9, axes="sas", state_names=names).with_labels({"goal": "x=1"})
+
+
+def test_absorbing_at_a_label():
+    mdp = bm.MDP.from_arrays(P, R, 0.9, axes="sas", state_names=NAMED).with_labels({"goal": "x=1"})
+    stopped = mdp.absorb("goal")
+    np.testing.assert_array_equal(stopped.rows.matrix().toarray()[2:4], [[0, 1, 0]] * 2)
+    np.testing.assert_array_equal(stopped.rewards, [0, 1, 0, 0, 4, -5])
+    np.testing.assert_array_equal(
+        stopped.rows.matrix().toarray()[[0, 1, 4, 5]], mdp.rows.matrix().toarray()[[0, 1, 4, 5]]
+    )
+    with pytest.raises(bm.ModelError, match="no label 'end'; it has: goal"):
+        mdp.absorb("end")
+
+
+def test_wrong_types_name_the_argument():
+    with pytest.raises(TypeError, match="gamma must be a number; got str"):
+        bm.MDP.from_arrays(P, R, "0.9", axes="sas")
+    with pytest.raises(TypeError, match="gamma must be a number; got list"):
+        bm.Chain.from_arrays(np.eye(2), [0.0, 1.0], [0.9])

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .kernels.select import where_it_lives
-from .model import MDP, ModelError, Rows
+from .model import MDP, Distributions, ModelError
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -268,7 +268,7 @@ def quotient(mdp: MDP, partition: Partition, weights: ArrayLike | None = None) -
     if mdp.state_names is not None:
         names = tuple(mdp.state_names[state] for state in partition.medoids)
     P = MDP.normalised(vstack(rows).tocsr()[order], tol=1e-6)
-    return MDP(Rows.from_matrix(P), np.concatenate(rewards)[order], pointers.astype(np.int64), mdp.gamma,
+    return MDP(Distributions.from_matrix(P), np.concatenate(rewards)[order], pointers.astype(np.int64), mdp.gamma,
                label[order].astype(np.int64), mdp.label_names, names)  # fmt: skip
 
 

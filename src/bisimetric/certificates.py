@@ -178,7 +178,7 @@ def metric_change(
 ) -> Certificate:
     """‖d_π − d_π'‖∞ ≤ 2c_R/(1−c_T)² · TV^(1/p), TV the largest total variation of π and π' (eq. 18)."""
     return _certificate(
-        lambda: 2.0 * c_R * scale / (1.0 - c_T) ** 2 * total_variation ** (1.0 / p),
+        lambda: 2.0 * c_R * scale / (1.0 - c_T) ** 2 * math.pow(total_variation, 1.0 / p),
         "metrics of two policies (eq. 18)", *_two_policies(total_variation, p, c_T, c_R, scale, exact),
     )  # fmt: skip
 
@@ -189,7 +189,7 @@ def metric_change_tight(
     """‖d_π − d_π'‖∞ ≤ 2c_R/(1−c_T) (TV + c_T/(1−c_T) TV^(1/p)): the form before simplification."""
 
     def bound() -> float:
-        parts = total_variation + c_T / (1.0 - c_T) * total_variation ** (1.0 / p)
+        parts = total_variation + c_T / (1.0 - c_T) * math.pow(total_variation, 1.0 / p)
         return 2.0 * c_R * scale / (1.0 - c_T) * parts
 
     source = "metrics of two policies, before simplification"

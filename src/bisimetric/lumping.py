@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .aggregation import Partition
 from .kernels.select import engine
-from .model import MDP, ModelError, Rows
+from .model import MDP, Distributions, ModelError
 
 Ints = NDArray[np.int64]
 NOT_KEPT = ("init", "deadlock")  # labels about the modelling, not about behaviour
@@ -156,7 +156,7 @@ def _assemble(mdp: MDP, partition: Partition, choice_block: Ints) -> Lumping:
     choice_of = order[np.searchsorted(key[picked], key, sorter=order)]
     P = (mdp.rows.matrix()[picked] @ membership(partition)).tocsr()
     quotient = MDP(
-        Rows.from_matrix(csr_array(P)), mdp.rewards[picked].copy(), pointers.astype(np.int64), mdp.gamma,
+        Distributions.from_matrix(csr_array(P)), mdp.rewards[picked].copy(), pointers.astype(np.int64), mdp.gamma,
         mdp.label_of_choice[picked].copy(), mdp.label_names,
         None if mdp.state_names is None else tuple(mdp.state_names[s] for s in partition.medoids),
         None if mdp.classes is None else mdp.classes[partition.medoids].copy(),

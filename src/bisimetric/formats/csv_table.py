@@ -12,7 +12,7 @@ from typing import IO
 import numpy as np
 
 from .. import atomic
-from ..model import MDP, ModelError, Rows
+from ..model import MDP, Distributions, ModelError
 from .text import ParseError, index, number, read_text
 
 COLUMNS = ("idstatefrom", "idaction", "idstateto", "probability", "reward")
@@ -65,7 +65,7 @@ def read_csv(path: Path, gamma: float) -> MDP:
     expected = np.zeros(len(keys))
     np.add.at(expected, row_of.reshape(-1), p * np.array(rewards))
     names, ids = np.unique(labels, return_inverse=True)
-    return MDP(Rows.from_matrix(matrix), expected, choice_ptr, gamma, ids.reshape(-1).astype(np.int64),
+    return MDP(Distributions.from_matrix(matrix), expected, choice_ptr, gamma, ids.reshape(-1).astype(np.int64),
                tuple(str(name) for name in names), None, None, {}, {"reward": expected.copy()})  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from typing import IO
 import numpy as np
 
 from .. import atomic
-from ..model import MDP, Rows
+from ..model import MDP, Distributions
 from .text import ParseError, check_names, index, number, read_text, rewards_to_write
 
 _UNNAMED = "__NOLABEL__"
@@ -108,7 +108,9 @@ class _Reader:
         from scipy.sparse import csr_array
 
         probs = np.array(self.probs, np.float64)
-        rows = Rows.from_matrix(csr_array((probs, indices, np.array(self.indptr)), shape=(len(self.actions), n)))
+        rows = Distributions.from_matrix(
+            csr_array((probs, indices, np.array(self.indptr)), shape=(len(self.actions), n))
+        )
         models = {
             name: np.repeat(np.array(self.state_rewards[k]), counts) + np.array(self.choice_rewards[k])
             for k, name in enumerate(self.rewards)

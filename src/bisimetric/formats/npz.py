@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from ..atomic import save_arrays
-from ..model import MDP, ModelError, Rows
+from ..model import MDP, Distributions, ModelError
 
 FORMAT, VERSION = "bisimetric-mdp", 1
 
@@ -94,7 +94,7 @@ def _assemble(data: Mapping[str, Any]) -> MDP:
     names = data.get("state_names")
     classes = data.get("classes")
     return MDP(
-        Rows.from_matrix(matrix), data["rewards"].astype(np.float64), choice_ptr, float(data["gamma"]),
+        Distributions.from_matrix(matrix), data["rewards"].astype(np.float64), choice_ptr, float(data["gamma"]),
         label_of_choice, labels, None if names is None else tuple(str(name) for name in names),
         None if classes is None else classes.astype(np.int64),
         {key[6:]: data[key].astype(np.bool_) for key in data if key.startswith("label:")},

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import atomic
-from ..model import MDP, Rows
+from ..model import MDP, Distributions
 from .text import ParseError, check_names, index, number, read_text, rewards_to_write
 
 
@@ -81,7 +81,7 @@ def _build(
     actions = tuple(names.get((int(s), int(c)), "") for s, c in zip(owner, position, strict=True)) if names else None
     models = _reward_models(path, n_states, choice_ptr, matrix)
     first = next(iter(models.values()), np.zeros(len(keys))).copy()
-    return MDP(Rows.from_matrix(matrix), first, choice_ptr, gamma, position.astype(np.int64),
+    return MDP(Distributions.from_matrix(matrix), first, choice_ptr, gamma, position.astype(np.int64),
                tuple(str(k) for k in range(width)), None, None, _labels(path, n_states), models, actions)  # fmt: skip
 
 

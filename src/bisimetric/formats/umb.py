@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..model import MDP, ModelError, Rows
+from ..model import MDP, Distributions, ModelError
 from .text import ParseError
 
 _LARGEST = 1 << 30  # bytes of one member
@@ -199,6 +199,6 @@ def _build(umb: _Umb, path: Path, gamma: float) -> MDP:
     counts = np.diff(choice_ptr)
     position = np.arange(umb.n_choices) - np.repeat(choice_ptr[:-1], counts)
     first = next(iter(models.values()), np.zeros(umb.n_choices)).copy()
-    return MDP(Rows.from_matrix(matrix), first, choice_ptr, gamma, position,
+    return MDP(Distributions.from_matrix(matrix), first, choice_ptr, gamma, position,
                tuple(str(k) for k in range(int(counts.max(initial=1)))), _state_names(umb), None, umb.labels(), models,
                umb.actions())  # fmt: skip

@@ -40,7 +40,7 @@ def freeze(array: NDArray[Any]) -> None:
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class Distributions:
     """Probability distributions over the states, as compressed sparse rows without zeros.
 
     Attributes: indptr [N+1], indices [nnz] (increasing within a row), probs [nnz], n_states, moved (how far the sum of
@@ -128,6 +128,10 @@ class Rows:
         """The row of each entry [nnz]."""
         return np.repeat(np.arange(len(self)), self.sizes)
 
+    def take(self, rows: NDArray[Any]) -> Self:
+        """Some of the rows, by number or by a mask."""
+        return type(self).from_matrix(self.matrix()[rows], self.n_states)
+
     def freeze(self) -> Self:
         for array in (self.indptr, self.indices, self.probs):
             freeze(array)
@@ -153,7 +157,7 @@ class Mixing:
     it is found once. Memory: 16 bytes for each entry of the rows, 12 for each entry of the sums.
     """
 
-    def __init__(self, rows: Rows, pointers: Ints) -> None:
+    def __init__(self, rows: Distributions, pointers: Ints) -> None:
         """`rows` pointers[s] … pointers[s+1] − 1 are those of group s."""
         self._rows, self._row_of_entry = rows, rows.row_of_entry
         group = np.repeat(np.arange(len(pointers) - 1), np.diff(pointers))
@@ -164,13 +168,13 @@ class Mixing:
         for array in (self._indptr, self._indices):
             freeze(array)
 
-    def __call__(self, weights: Floats) -> Rows:
+    def __call__(self, weights: Floats) -> Distributions:
         """The sums [S], weighted by one number per row [N]; zeros are dropped."""
         terms = weights[self._row_of_entry] * self._rows.probs
         probs = np.asarray(np.bincount(self._place, weights=terms, minlength=self._indices.size), np.float64)
         if probs.all():
-            return Rows(self._indptr, self._indices, probs, self._rows.n_states).normalised().freeze()
+            return Distributions(self._indptr, self._indices, probs, self._rows.n_states).normalised().freeze()
         there = probs != 0.0
         before = np.concatenate([[0], np.cumsum(there)])
-        rows = Rows(before[self._indptr], self._indices[there], probs[there], self._rows.n_states)
+        rows = Distributions(before[self._indptr], self._indices[there], probs[there], self._rows.n_states)
         return rows.normalised().freeze()

@@ -1,0 +1,28 @@
+"""Checks of arguments that everybody shares: wrong types are named, with the argument."""
+
+from __future__ import annotations
+
+from numbers import Real
+from typing import Any
+
+
+def check_type(name: str, value: Any, *kinds: type, words: str = "") -> None:
+    """Raise a TypeError that names the argument unless the value is of one of these kinds."""
+    if not isinstance(value, kinds):
+        wanted = words or " or ".join(kind.__name__ for kind in kinds)
+        raise TypeError(f"{name} must be {wanted}; got {type(value).__name__}.")
+
+
+def check_number(name: str, value: Any) -> float:
+    """A real number as a float."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise TypeError(f"{name} must be a number; got {type(value).__name__}.")
+    return float(value)
+
+
+def check_whole(name: str, value: Any) -> int:
+    """A whole number as an int."""
+    number = check_number(name, value)
+    if number != round(number):
+        raise TypeError(f"{name} must be a whole number; got {value!r}.")
+    return round(number)
