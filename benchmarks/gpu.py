@@ -280,7 +280,7 @@ def fixed_point(n: int) -> None:
     seconds = time.perf_counter() - start
     d = solution.warm.distance
     again = d.copy()
-    solution.warm.operator.sweep(again)
+    solution.restart.operator.sweep(again)
     miss = sampled(chain, bm.Exact(), d, again, 12)
     used = cupy.get_default_memory_pool().total_bytes()
     if check(f"S = {n:,}: one more sweep at 12 sampled pairs", miss, 2e-5) and solution.converged:

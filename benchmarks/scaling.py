@@ -29,7 +29,7 @@ def memory(n_states: int, transport: str, keep: bool) -> None:
     chain = mdp.under(mdp.uniform_policy())
     with open("/proc/self/statm") as statm:
         before = int(statm.read().split()[1]) * resource.getpagesize() // 1024
-    solution = bm.solve_metric(chain, way, tol=1e-9, max_sweeps=3, lump=False, warm_state=keep)
+    solution = bm.solve_metric(chain, way, tol=1e-9, max_sweeps=3, lump=False, remember=keep)
     peak = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024
     print(json.dumps({"peak": peak, "kept": solution.kept_bytes}))
 
@@ -68,7 +68,7 @@ def main() -> None:
             data = json.loads(out.strip().splitlines()[-1])
             peak, kept = data["peak"] / unit, data["kept"] / unit
             rest = f"rest {peak - kept:.2f} (goal ≤ 3.5)"
-            print(f"{transport}, warm_state={keep}: peak {peak:.2f} × 8·S², kept {kept:.2f}, {rest}", flush=True)
+            print(f"{transport}, remember={keep}: peak {peak:.2f} × 8·S², kept {kept:.2f}, {rest}", flush=True)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from pathlib import Path
 
 import emulated_cuda
 import numpy as np
@@ -15,7 +14,6 @@ from hypothesis import strategies as st
 
 import bisimetric as bm
 from bisimetric import operators
-from bisimetric.kernels import cpu
 from bisimetric.kernels.select import Engine, engine
 from bisimetric.transport import Family
 
@@ -33,17 +31,6 @@ def tested_engine(device: str, dtype: str) -> Engine:
 
 operators.engine = tested_engine
 
-
-def _forget_stale_kernels() -> None:
-    """Numba looks at the file of a kernel only, not at those of the functions that it calls: compile all anew."""
-    folder = Path(cpu.__file__).parent
-    newest = max(path.stat().st_mtime for path in folder.glob("*.py"))
-    for compiled in (folder / "__pycache__").glob("*.nb[ci]"):
-        if compiled.stat().st_mtime < newest:
-            compiled.unlink(missing_ok=True)
-
-
-_forget_stale_kernels()
 
 # A job in the background ignores Ctrl-C, and so would the processes that tests start and interrupt.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

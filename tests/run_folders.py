@@ -12,17 +12,16 @@ import numpy as np
 
 import bisimetric as bm
 from bisimetric import cli, runs
-from bisimetric.policy_run import Settings
 
 PROGRAM = (sys.executable, "-c", "from bisimetric.cli import main; main()")
 MODEL = "problem:chain?n_states=20&n_classes=5&mixing=0.2"
 QUICK = ("--noise", "0.05,0.1", "--sweeps", "5", "--no-pictures", "--json")
 
 
-def settings(**changes) -> Settings:
+def settings(**changes) -> bm.PolicySettings:
     """A short noisy run."""
     chosen = {"greedy_noise": (0.05, 0.1), "step_size": bm.PowerDecay(0.8, 2**-4), "sweeps": 5, "steps": 12}
-    return Settings(**{**chosen, **changes})
+    return bm.PolicySettings(**{**chosen, **changes})
 
 
 def model() -> bm.MDP:

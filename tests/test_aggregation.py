@@ -11,7 +11,7 @@ from sklearn.metrics import normalized_mutual_info_score
 
 import bisimetric as bm
 from bisimetric.aggregation import class_shares, membership
-from bisimetric.values import optimal_values
+from bisimetric.values import best_values
 
 
 def algorithm_1(D: np.ndarray, epsilon: float) -> list[list[int]]:
@@ -201,10 +201,10 @@ def test_true_classes_give_the_reduced_mdp():
     wanted[np.arange(6), 0, np.minimum(np.arange(6) + 1, 5)] = 1.0
     wanted[:, 1, 0] = 1.0
     assert np.allclose(small.rows.matrix().toarray().reshape(6, 2, 6), wanted, atol=1e-14)
-    lifted = part.lift(optimal_values(small)[0])
-    assert np.abs(lifted - optimal_values(mdp)[0]).max() < 1e-11
+    lifted = part.lift(best_values(small)[0])
+    assert np.abs(lifted - best_values(mdp)[0]).max() < 1e-11
     greedy = np.tile([1.0, 0.0], 6)
-    values = optimal_values(mdp)[0]
+    values = best_values(mdp)[0]
     chain = mdp.under(bm.lift_policy(mdp, small, part, greedy))
     assert np.abs(chain.rewards + mdp.gamma * (chain.rows.matrix() @ values) - values).max() < 1e-11
 

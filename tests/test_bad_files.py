@@ -7,6 +7,7 @@ import contextlib
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from model_files import reread
 from umb_archives import archive, umb_members
 
 import bisimetric as bm
@@ -59,7 +60,7 @@ def good(ending, folder):
 def refused(path, *words, line=None, named=None):
     """One line that names the file (and where asked the line), from the library and from the command line."""
     with pytest.raises((bm.ModelError, OSError)) as caught:
-        bm.read(path, 0.9)
+        reread(path, 0.9)
     message = str(caught.value)
     assert "\n" not in message
     assert str(named or path) in message
@@ -87,7 +88,7 @@ ENDINGS = (".npz", ".drn", ".umb", ".tra", ".csv")
 @pytest.mark.parametrize("ending", ENDINGS)
 def test_files_of_other_kinds(ending, tmp_path, capsys):
     """Empty, garbage, or a good file of another format."""
-    assert isinstance(bm.read(good(ending, tmp_path), 0.9), bm.MDP)
+    assert isinstance(reread(good(ending, tmp_path), 0.9), bm.MDP)
     path = tmp_path / f"bad{ending}"
     contents = [b"", b"\n\n", b"\x00\xff\xfe" * 99, b"\x93NUMPY", bytes(range(256)) * 9, b"hello\nworld\n", b"{}", b"3"]
     contents += [good(other, tmp_path).read_bytes() for other in ENDINGS if other != ending]
@@ -224,4 +225,4 @@ def test_damage_is_refused_or_harmless(tmp_path_factory, ending, data):
             content[at:at] = data.draw(st.sampled_from(words))
     path.write_bytes(content)
     with contextlib.suppress(bm.ModelError, OSError):
-        assert isinstance(bm.read(path, 0.9), bm.MDP)
+        assert isinstance(reread(path, 0.9), bm.MDP)

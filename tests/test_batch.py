@@ -70,10 +70,10 @@ def test_a_stop_ends_all_runs_with_what_they_have():
             raise KeyboardInterrupt
 
     runs = bm.solve_policies(
-        chain(), [{"seed": 0}, {"seed": 1, "observers": (stop,)}, {"seed": 2}, {"seed": 3}], side_by_side=3, steps=9,
+        chain(), [{"seed": 0}, {"seed": 1, "on_progress": stop}, {"seed": 2}, {"seed": 3}], side_by_side=3, steps=9,
         **NOISY,
     )  # fmt: skip
-    assert [run.status for run in runs] == [bm.RunStatus.INTERRUPTED] * 3  # the last had not begun
+    assert [run.status for run in runs] == [bm.Status.INTERRUPTED] * 3  # the last had not begun
     lengths = [len(run.history) for run in runs]
     assert lengths[1] == 3
     assert all(2 <= length < 9 for length in lengths)  # on a GPU they do not go in step
@@ -92,7 +92,7 @@ def test_a_stop_while_a_run_ends_loses_nothing(monkeypatch):
 
     monkeypatch.setattr(policy_iteration, "finish", interrupted)
     runs = bm.solve_policies(chain(), [{"steps": 2}, {"steps": 6}, {"steps": 6}], side_by_side=2, **NOISY)
-    assert [run.status for run in runs] == [bm.RunStatus.INTERRUPTED] * 2
+    assert [run.status for run in runs] == [bm.Status.INTERRUPTED] * 2
     assert len(runs[0].history) == 2
     assert len(runs[1].history) < 6
 

@@ -202,12 +202,12 @@ def test_bounds_of_naive_api_on_runs(seed, rewards, early_stop):
     rule = bm.EpsilonCover(eps * mdp.reward_span, rule="diameter")
     common = {"aggregation": rule, "sweeps": sweeps, "early_stop": early_stop * mdp.reward_span, "steps": 30}
     try:
-        run = bm.solve_policy(mdp, warm=False, greedy_noise=band, seed=seed % 7, **common)
+        run = bm.solve_policy(mdp, restart_metric=True, greedy_noise=band, seed=seed % 7, **common)
     except ValueError as error:
         assert "greedy_noise" in str(error)  # this model has no such noise  # noqa: PT017
         return
     converged, limit, conservative = run.theorems
-    if run.status is bm.RunStatus.SETTLED:
+    if run.status is bm.Status.SETTLED:
         holds(converged, run.error)
         holds(limit, run.error)
     else:
@@ -232,6 +232,6 @@ def test_bounds_of_conservative_api_on_runs(seed, rewards, p):
     rate = 1.0 - alpha + alpha * mdp.gamma
     limit = run.theorems[2]
     left = rate**120 * mdp.reward_span / (1.0 - mdp.gamma)
-    holds(limit, run.error if run.status is bm.RunStatus.SETTLED else float(run.curve("error")[130:].max()) - left)
+    holds(limit, run.error if run.status is bm.Status.SETTLED else float(run.curve("error")[130:].max()) - left)
     assert not run.theorems[0].rigorous
     assert not run.theorems[1].rigorous

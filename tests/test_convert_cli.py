@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 
 import numpy as np
 import pytest
+from model_files import reread
 from test_bad_files import DRN
 from test_model import assert_same
 
@@ -55,9 +57,9 @@ def json_of(capsys, *arguments, status=0):
 @pytest.mark.parametrize("ending", ["npz", "drn", "tra", "csv"])
 def test_convert(drn, ending, capsys):
     out = drn.parent / f"out.{ending}"
-    assert run(["convert", str(drn), str(out), "--gamma", "0.8"]) == 0
+    assert run(["convert", str(drn), str(out), "--gamma", "0.8", "--reward", "r"]) == 0
     assert str(out) in capsys.readouterr().out
-    mdp, again = bm.read(drn, 0.8), bm.read(out, None if ending == "npz" else 0.8)
+    mdp, again = reread(drn, 0.8), reread(out, None if ending == "npz" else 0.8)
     assert again.gamma == 0.8
     assert np.array_equal(again.rows.matrix().toarray(), mdp.rows.matrix().toarray())
     assert np.array_equal(again.rewards, mdp.rewards)
@@ -69,20 +71,41 @@ def test_convert(drn, ending, capsys):
 @pytest.mark.parametrize("ending", ["npz", "drn", "tra", "csv"])
 @pytest.mark.parametrize(
     ("options", "rewards"),
-    [(["--costs"], [0, -0.25, -1, -1]), (["--reward", "q"], [5, 5, 5, 7]), (["--reward", "none"], [0, 0, 0, 0]),
+    [(["--reward", "r", "--costs"], [0, -0.25, -1, -1]), (["--reward", "q"], [5, 5, 5, 7]),
+     (["--reward", "none"], [0, 0, 0, 0]),
      (["--reward", "q", "--costs"], [-5, -5, -5, -7])],
 )  # fmt: skip
 def test_convert_writes_the_rewards_that_were_chosen(drn, ending, options, rewards):
     out = drn.parent / f"out.{ending}"
     assert run(["convert", str(drn), str(out), "--gamma", "0.8", *options]) == 0
-    assert bm.read(out, 0.8).rewards.tolist() == rewards
+    assert reread(out, 0.8).rewards.tolist() == rewards
 
 
 def test_convert_to_npz_needs_a_discount(drn, capsys):
-    assert run(["convert", str(drn), str(drn.parent / "out.npz")]) == 2
-    assert "--gamma" in capsys.readouterr().err
-    assert not (drn.parent / "out.npz").exists()
-    assert run(["convert", str(drn), str(drn.parent / "out.csv")]) == 0
+    for command in ("convert", "lump"):
+        to = [str(drn.parent / "out.npz")] if command == "convert" else ["-o", str(drn.parent / "out.npz")]
+        assert run([command, str(drn), *to, "--reward", "r"]) == 2
+        assert "--gamma" in capsys.readouterr().err
+        assert not (drn.parent / "out.npz").exists()
+    assert run(["convert", str(drn), str(drn.parent / "out.csv"), "--reward", "r"]) == 0
+
+
+@pytest.mark.parametrize("command", [["metric", "--gamma", "0.9"], ["solve", "--gamma", "0.9"], ["lump"]])
+def test_one_of_several_rewards_must_be_chosen(drn, command, capsys, monkeypatch):
+    monkeypatch.chdir(drn.parent)
+    assert run([command[0], "model.drn", *command[1:]]) == 2
+    out, err = capsys.readouterr()
+    assert (out, err) == (
+        "",
+        "bisimetric: model.drn: has 2 reward models (r, q); give --reward NAME, or --reward none.\n",
+    )
+    with pytest.raises(bm.ModelError, match=r"2 reward models \(r, q\); choose one. Give reward=NAME"):
+        bm.read(drn, 0.9)
+    assert bm.read(drn, 0.9, reward="q").reward_name == "q"
+    assert run(["convert", "model.drn", "all.npz", "--gamma", "0.9"]) == 0  # keeps both, and chooses none
+    with pytest.raises(bm.ModelError, match="2 reward models"):
+        bm.read("all.npz")
+    assert bm.read("all.npz", reward="q").rewards.tolist() == [5, 5, 5, 7]
 
 
 @pytest.mark.parametrize("out", ["out.umb", "out.xyz", "no/folder/out.drn", "."])
@@ -98,25 +121,32 @@ def test_outputs_that_cannot_be_written(drn, out, capsys):
 
 @pytest.mark.parametrize(
     ("options", "classes"),
-    [([], 3), (["--keep", ""], 2), (["--keep", "init"], 2), (["--keep", "special"], 3),
-     (["--keep", "", "--reward", "all"], 3), (["--keep", "", "--reward", "q"], 3), (["--keep", "", "--reward", "r"], 2),
-     (["--keep", "", "--reward", "none"], 2), (["--keep", "", "--reward", "none", "--match", "hausdorff"], 1),
-     (["--keep", "", "--match", "hausdorff"], 2)],
+    [
+        (["--reward", "r"], 3),
+        (["--reward", "r", "--respect", ""], 2),
+        (["--reward", "r", "--respect", "init"], 2),
+        (["--reward", "r", "--respect", "special"], 3),
+        (["--reward", "all", "--respect", ""], 3),
+        (["--reward", "q", "--respect", ""], 3),
+        (["--reward", "none", "--respect", ""], 2),
+        (["--reward", "none", "--respect", "", "--match", "hausdorff"], 1),
+        (["--reward", "r", "--respect", "", "--match", "hausdorff"], 2),
+    ],
     ids=lambda x: " ".join(x) if isinstance(x, list) else None,
-)  # fmt: skip
+)
 def test_lump_counts(drn, options, classes, capsys):
     facts = json_of(capsys, "lump", str(drn), *options)
     assert (facts["states"], facts["choices"], facts["classes"]) == (3, 4, classes)
     assert run(["lump", str(drn), *options]) == 0
-    assert f"classes  {classes} " in capsys.readouterr().out
+    assert re.search(rf"classes +{classes} ", capsys.readouterr().out)
 
 
 def test_lump_writes_the_quotient_and_the_map(drn, capsys):
     out, table = drn.parent / "small.drn", drn.parent / "classes.csv"
-    facts = json_of(capsys, "lump", str(drn), "--keep", "", "-o", str(out), "--map", str(table))
+    facts = json_of(capsys, "lump", str(drn), "--reward", "r", "--respect", "", "-o", str(out), "--map", str(table))
     assert (facts["output"], facts["map"], facts["largest_class"]) == (str(out), str(table), 2)
-    small = bm.read(out, 0.9)
-    assert_same(small, bm.read(out, 0.9))
+    small = reread(out, 0.9)
+    assert_same(small, reread(out, 0.9))
     assert np.array_equal(small.rows.matrix().toarray(), [[0, 1], [1, 0], [0, 1]])
     assert small.rewards.tolist() == [0.0, 0.25, 1.0]
     assert small.action_names == ("go", "wait", "stay")
@@ -128,7 +158,8 @@ def test_lump_writes_the_quotient_and_the_map(drn, capsys):
 
 
 @pytest.mark.parametrize(
-    "options", [["--keep", "none such"], ["--match", "sets"], ["--reward", "none such"], ["--tol", "0"], ["--tol", "x"]]
+    "options",
+    [["--respect", "none such"], ["--match", "sets"], ["--reward", "none such"], ["--tol", "0"], ["--tol", "x"]],
 )
 def test_lump_refuses(drn, options, capsys):
     assert run(["lump", str(drn), "--map", str(drn.parent / "m.csv"), *options]) == 2
@@ -139,13 +170,13 @@ def test_lump_refuses(drn, options, capsys):
 
 def test_metric_of_a_file(drn, capsys):
     out = drn.parent / "d.npz"
-    facts = json_of(capsys, "metric", str(drn), "--gamma", "0.5", "--match", "labels", "-o", str(out))
+    facts = json_of(capsys, "metric", str(drn), "--gamma", "0.5", "--reward", "r", "--match", "labels", "-o", str(out))
     assert (facts["status"], facts["states"], facts["gamma"]) == ("CONVERGED", 3, 0.5)
     with np.load(out) as data:
         assert data["distance"][1, 2] == 2.0  # the label keeps them apart
         assert data["state_names"].tolist() == ["x=0", "x=1", "x=2"]
     plain = json_of(capsys, "metric", str(drn), "--gamma", "0.5", "--reward", "q", "--costs", "--no-lump")
-    chain = bm.read(drn, 0.5).with_reward("q")
+    chain = reread(drn, 0.5).with_reward("q")
     expected = bm.solve_metric(chain.under(chain.uniform_policy())).distance.max()
     assert plain["largest_distance"] == pytest.approx(expected, abs=1e-5)
     assert run(["metric", str(drn)]) == 2
@@ -154,8 +185,8 @@ def test_metric_of_a_file(drn, capsys):
 
 def test_solve_writes_the_policy_with_the_models_own_names(drn, capsys):
     folder = drn.parent / "run"
-    facts = json_of(capsys, "solve", str(drn), "--gamma", "0.5", "--eps", "0.001", "--alpha", "1", "--no-pictures",
-                    "--out", str(folder))  # fmt: skip
+    base = ["solve", str(drn), "--gamma", "0.5", "--reward", "r", "--eps", "0.001", "--no-pictures"]
+    facts = json_of(capsys, *base, "--out", str(folder))
     assert facts["error"] < 1e-9
     with open(folder / "policy.csv", newline="") as stream:
         rows = list(csv.DictReader(stream))
@@ -163,8 +194,7 @@ def test_solve_writes_the_policy_with_the_models_own_names(drn, capsys):
     assert chosen == {"x=0": "go", "x=1": "stay", "x=2": "rest"}
     values = {row["name"]: float(row["value"]) for row in rows}
     assert values == pytest.approx({"x=0": 1.0, "x=1": 2.0, "x=2": 2.0})
-    costs = json_of(capsys, "solve", str(drn), "--gamma", "0.5", "--eps", "0.001", "--alpha", "1", "--no-pictures",
-                    "--out", str(drn.parent / "run2"), "--costs")  # fmt: skip
+    costs = json_of(capsys, *base, "--out", str(drn.parent / "run2"), "--costs")
     assert costs["error"] < 1e-9
     with open(drn.parent / "run2" / "policy.csv", newline="") as stream:
         rows = list(csv.DictReader(stream))
@@ -174,10 +204,14 @@ def test_solve_writes_the_policy_with_the_models_own_names(drn, capsys):
 def test_info(drn, capsys):
     facts = json_of(capsys, "info", str(drn))
     assert (facts["states"], facts["choices"], facts["transitions"], facts["choices_per_state"]) == (3, 4, 5, [1, 2])
-    assert facts["reward_range"] == [0.0, 1.0]
+    assert (facts["reward"], facts["gamma"]) == (None, None)  # neither is invented
+    assert facts["reward_models"] == ["r", "q"]
+    assert facts["labels"] == {"init": 1, "special": 1}
     assert json_of(capsys, "info", str(drn), "--reward", "q", "--gamma", "0.3")["reward_range"] == [5.0, 7.0]
     assert run(["info", str(drn)]) == 0
-    assert "states       3" in capsys.readouterr().out
+    page = capsys.readouterr().out
+    assert re.search(r"states +3", page)
+    assert "none in the file; give --gamma" in page
     (drn.parent / "other.drn").write_text(DRN)
     assert json_of(capsys, "info", str(drn.parent / "other.drn"))["states"] == 2
 
@@ -188,9 +222,9 @@ def test_gymnasium_through_the_command_line(tmp_path, capsys):
     assert json_of(capsys, "info", lake, "--gamma", "0.9")["states"] == 17
     assert run(["convert", lake, str(tmp_path / "lake.npz"), "--gamma", "0.9"]) == 0
     capsys.readouterr()
-    assert_same(bm.read(tmp_path / "lake.npz"), bm.from_gymnasium("FrozenLake-v1", 0.9, is_slippery=False))
+    assert_same(reread(tmp_path / "lake.npz"), bm.from_gymnasium("FrozenLake-v1", 0.9, is_slippery=False))
     classes = json_of(capsys, "lump", lake)["classes"]
-    assert classes == bm.lump(bm.read(tmp_path / "lake.npz")).n_classes < 17
+    assert classes == bm.lump(reread(tmp_path / "lake.npz")).n_classes < 17
     facts = json_of(capsys, "solve", lake, "--gamma", "0.9", "--eps", "1e-6", "--alpha", "1", "--no-pictures", "--out",
                     str(tmp_path / "run"))  # fmt: skip
     assert facts["error"] < 1e-6

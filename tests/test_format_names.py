@@ -6,6 +6,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+from model_files import reread
 from test_bad_files import DRN
 from test_format_roundtrips import back, same_extras
 
@@ -23,14 +24,14 @@ def test_models_in_one_folder_do_not_mix(tmp_path):
     """model2.trew belongs to model2.tra where that is there; nothing is left of what was overwritten."""
     bm.write(small(2, state_labels={"x": np.array([True, False])}), tmp_path / "model.tra")
     bm.write(small(3), tmp_path / "model2.tra")
-    assert list(bm.read(tmp_path / "model.tra", 0.9).reward_models) == ["reward"]
+    assert list(reread(tmp_path / "model.tra", 0.9).reward_models) == ["reward"]
 
 
 def test_nothing_is_left_of_what_was_overwritten(tmp_path):
     labelled = small(2, state_labels={"x": np.array([True, False])}, reward_models={"a": np.ones(2), "b": np.ones(2)})
     bm.write(labelled, tmp_path / "model.tra")
     bm.write(small(2), tmp_path / "model.tra")
-    again = bm.read(tmp_path / "model.tra", 0.9)
+    again = reread(tmp_path / "model.tra", 0.9)
     assert again.state_labels == {}
     assert again.rewards.tolist() == [0.0, 0.5]
 
@@ -38,7 +39,7 @@ def test_nothing_is_left_of_what_was_overwritten(tmp_path):
 @pytest.mark.parametrize("name", ["a[1]", "a b", "a.b", "a*"])
 def test_rewards_are_found_whatever_the_file_is_called(tmp_path, name):
     bm.write(small(2), tmp_path / f"{name}.tra")
-    assert bm.read(tmp_path / f"{name}.tra", 0.9).rewards.tolist() == [0.0, 0.5]
+    assert reread(tmp_path / f"{name}.tra", 0.9).rewards.tolist() == [0.0, 0.5]
 
 
 @pytest.mark.parametrize("ending", [".npz", ".drn", ".tra"])
@@ -59,7 +60,7 @@ def test_odd_names_survive_or_are_refused(tmp_path, ending, name, what):
     except bm.ModelError:
         assert list(tmp_path.iterdir()) == []
         return
-    again = bm.read(tmp_path / f"model{ending}", 0.75)
+    again = reread(tmp_path / f"model{ending}", 0.75)
     same_extras(mdp, again, rewards=what == "reward")
     assert what != "state" or again.state_names == mdp.state_names
 
@@ -68,9 +69,17 @@ def test_the_rewards_in_use_are_written(tmp_path):
     """A file has the rewards that the model uses first, also where they are none of its reward models."""
     two = {"a": np.array([1.0, 2.0]), "b": np.array([3.0, 4.0])}
     base = small(2, rewards=two["a"].copy(), reward_models=two)
-    for mdp in (base, base.with_reward("b"), base.with_reward(None), base.with_rewards([-1.0, -2.0])):
+    for mdp in (base, base.with_reward("b"), base.with_rewards([-1.0, -2.0])):
         for ending in (".npz", ".drn", ".csv"):
             assert back(mdp, tmp_path, ending).rewards.tolist() == mdp.rewards.tolist(), ending
+    one = dataclasses.replace(base.with_reward(None), reward_models={"a": two["a"]})
+    for mdp, ending in ((base.with_reward(None), ".drn"), (one, ".drn"), (one, ".npz")):  # none is in use
+        bm.write(mdp, tmp_path / f"none{ending}")
+        if ending == ".npz":
+            assert not bm.read(tmp_path / "none.npz").rewards.any()
+        else:
+            with pytest.raises(bm.ModelError, match="2 reward models"):
+                bm.read(tmp_path / "none.drn", 0.9)
 
 
 def test_choices_that_a_table_cannot_tell_apart_are_refused(tmp_path):
@@ -84,4 +93,4 @@ def test_choices_that_a_table_cannot_tell_apart_are_refused(tmp_path):
 def test_labels_with_spaces_as_storm_writes_them(tmp_path):
     path = tmp_path / "model.drn"
     path.write_text(DRN.replace("[0, 1] init", '[0, 1] "two words" init'))
-    assert sorted(bm.read(path, 0.9).state_labels) == ["done", "init", "two words"]
+    assert sorted(reread(path, 0.9).state_labels) == ["done", "init", "two words"]

@@ -15,7 +15,6 @@ from bisimetric import runs
 from bisimetric.kernels import select
 from bisimetric.kernels.select import DeviceError
 from bisimetric.operators import metric_operator
-from bisimetric.policy_run import Settings
 
 
 def _device() -> str:
@@ -130,9 +129,9 @@ def test_dense_policy_runs_equal_those_of_the_cpu(reg):
 
 def test_run_folders_resume_to_the_same_policy(tmp_path):
     mdp = bm.problems.chain(n_states=60, n_classes=6)
-    settings = Settings(
-        bm.Sinkhorn(0.5, diagonal="zero"), bm.EpsilonCover(0.1), bm.Constant(0.5), 10, True, (0.05, 0.1), 8, 0,
-        lump=False, device="cuda",
+    settings = bm.PolicySettings(
+        transport=bm.Sinkhorn(0.5, diagonal="zero"), aggregation=bm.EpsilonCover(0.1), step_size=bm.Constant(0.5),
+        sweeps=10, greedy_noise=(0.05, 0.1), steps=8, lump=False, device="cuda",
     )  # fmt: skip
 
     def interrupt(step):
@@ -143,7 +142,7 @@ def test_run_folders_resume_to_the_same_policy(tmp_path):
     for name, observers in (("whole", ()), ("broken", (interrupt,))):
         runs.begin(tmp_path / name, {"settings": "as above"}, mdp)
         results.append(runs.run(mdp, settings, tmp_path / name, observers=observers))
-    assert results[1].status is bm.RunStatus.INTERRUPTED
+    assert results[1].status is bm.Status.INTERRUPTED
     resumed = runs.run(mdp, settings, tmp_path / "broken")
     np.testing.assert_array_equal(resumed.policy, results[0].policy)
     np.testing.assert_allclose(resumed.distance, results[0].distance, atol=1e-9)

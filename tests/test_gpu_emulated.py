@@ -192,7 +192,7 @@ def test_warm_restarts_leave_the_first_solution_alone():
     chain = random_chain(5, 12)
     loose = bm.solve_metric(chain, bm.Sinkhorn(0.5), tol=1e-1, device="cuda")
     before = loose.distance.copy()
-    tight = bm.solve_metric(chain, bm.Sinkhorn(0.5), tol=1e-6, warm=loose, device="cuda")
+    tight = bm.solve_metric(chain, bm.Sinkhorn(0.5), tol=1e-6, start=loose, device="cuda")
     np.testing.assert_array_equal(loose.distance, before)
     cold = bm.solve_metric(chain, bm.Sinkhorn(0.5), tol=1e-6)
     np.testing.assert_allclose(tight.distance, cold.distance, atol=3e-6)

@@ -10,7 +10,7 @@ from scipy.sparse import csr_matrix
 
 import bisimetric as bm
 from bisimetric.cli import run
-from bisimetric.values import optimal_values
+from bisimetric.values import best_values
 
 gymnasium = pytest.importorskip("gymnasium")
 
@@ -57,7 +57,7 @@ def test_optimal_values_agree_with_quantecon(name, options):
     expected = quantecon_values(env.unwrapped.P, 0.97)
     for source in (name, env, env.unwrapped):
         mdp = bm.from_gymnasium(source, 0.97, **(options if source is name else {}))
-        V, error = optimal_values(mdp)
+        V, error = best_values(mdp)
         assert error < 1e-8
         assert np.abs(V - expected).max() < 1e-8
     assert mdp.n_states == env.observation_space.n + 1

@@ -16,27 +16,33 @@ ROOT = Path(bisimetric.__file__).parent
 # For each module or folder directly under bisimetric, the siblings that it may import. A dotted name allows that
 # part of a sibling only. Imports inside a folder are its own affair. Modules that do not exist yet are listed
 # where the design names them; a module that is not listed may import nothing of ours.
-CORE = {"checks", "kernels", "model", "transport", "metric"}
-EVERYTHING_BELOW = CORE | {
+GROUND = {"archives", "atomic", "checks", "damage", "locks", "status"}  # files, checks and words: for everybody
+CORE = {"kernels", "model", "transport", "metric"}
+EVERYTHING_BELOW = GROUND | CORE | {
     "batch", "parts", "operators", "policy_run", "lumping", "aggregation", "policy_iteration", "values", "schedules",
-    "certificates", "atomic", "formats", "problems", "runs", "pictures",
+    "certificates", "formats", "problems", "runs", "pictures",
 }  # fmt: skip
 ALLOWED: dict[str, set[str]] = {
-    "kernels": set(),
-    "checks": set(),
-    "model": {"checks"},
-    "schedules": set(),
-    "certificates": set(),
     "atomic": set(),
-    "transport": {"kernels"},
-    "operators": {"transport", "model", "kernels.select", "lumping"},
-    "metric": {"operators", "transport", "model", "certificates", "lumping", "values"},
-    "aggregation": {"model", "kernels.select"},  # the quotient is an MDP; distances and labels come as arrays
-    "lumping": {"model", "aggregation", "kernels"},
+    "checks": set(),
+    "damage": set(),
+    "locks": set(),
+    "status": set(),
+    "archives": {"atomic", "damage"},
+    "kernels": set(),
+    "model": GROUND,
+    "schedules": GROUND,
+    "certificates": set(),
+    "transport": GROUND | {"kernels"},
+    "operators": GROUND | {"transport", "model", "kernels.select", "lumping"},
+    "metric": GROUND | {"operators", "transport", "model", "certificates", "lumping", "values"},
+    "aggregation": GROUND | {"model", "kernels.select"},  # the quotient is an MDP; distances and labels come as arrays
+    "lumping": GROUND | {"model", "aggregation", "kernels"},
     "parts": {"kernels.select"},
-    "policy_run": {"aggregation", "certificates", "operators", "schedules", "transport"},
-    "values": {"aggregation", "kernels.select", "model"},
-    "policy_iteration": {
+    "policy_run": GROUND | {"aggregation", "certificates", "model", "operators", "schedules", "transport"},
+    "values": GROUND | {"aggregation", "certificates", "kernels.select", "model"},
+    "policy_iteration": GROUND
+    | {
         "kernels.select",
         "parts",
         "policy_run",
@@ -49,10 +55,10 @@ ALLOWED: dict[str, set[str]] = {
         "certificates",
         "values",
     },
-    "batch": {"model", "parts", "policy_iteration", "policy_run"},
-    "formats": {"model", "atomic"},
-    "problems": {"model"},
-    "runs": {"atomic", "model", "operators", "aggregation", "policy_iteration", "policy_run", "formats", "values"},
+    "batch": GROUND | {"model", "parts", "policy_iteration", "policy_run"},
+    "formats": GROUND | {"model"},
+    "problems": GROUND | {"model"},
+    "runs": GROUND | {"model", "operators", "aggregation", "policy_iteration", "policy_run", "formats", "values"},
     "pictures": {"model", "aggregation", "policy_run"},
     "paper": EVERYTHING_BELOW,
     "bench": EVERYTHING_BELOW | {"__init__"},

@@ -107,7 +107,7 @@ def test_memory_layout_and_keeping_change_nothing(transport, one_thread):
     for matrix in (np.asfortranarray(P), chain.rows.matrix()):
         again = bm.solve_metric(bm.Chain.from_arrays(matrix, chain.rewards, chain.gamma), transport, tol=1e-7)
         np.testing.assert_array_equal(again.distance, base.distance)
-    lean = bm.solve_metric(chain, transport, tol=1e-7, warm_state=False)
+    lean = bm.solve_metric(chain, transport, tol=1e-7, remember=False)
     assert lean.kept_bytes == 0
     assert miss(lean, base) <= 2e-7
 
@@ -132,15 +132,15 @@ def test_restarts_reach_the_same_answer(transport, kind, one_thread):
     targets += [(chain, bm.Exact()), (chain, bm.Sinkhorn(0.5, cost="value", diagonal="zero"))]
     for model, way in targets:
         cold = bm.solve_metric(model, way, tol=1e-6)
-        warm, again = (bm.solve_metric(model, way, tol=1e-6, warm=first) for _ in range(2))
+        warm, again = (bm.solve_metric(model, way, tol=1e-6, start=first) for _ in range(2))
         if way.axioms.nonexpansive:
             assert miss(warm, cold) <= warm.error + cold.error
         np.testing.assert_allclose(warm.distance, cold.distance, atol=5e-6)
         np.testing.assert_array_equal(warm.distance, again.distance)
         assert first.distance.tobytes() == before
-    same = bm.solve_metric(chain, transport, tol=1e-4, warm=first)
+    same = bm.solve_metric(chain, transport, tol=1e-4, start=first)
     assert same.sweeps == 1
-    assert bm.solve_metric(chain, transport, tol=1e-4, warm=first.warm).distance.tobytes() == same.distance.tobytes()
+    assert bm.solve_metric(chain, transport, tol=1e-4, start=first).distance.tobytes() == same.distance.tobytes()
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ def test_restart_with_another_diagonal(kept, one_thread):
     zero = type(kept)(**(kept.__dict__ | {"diagonal": "zero"}))
     for source, target in ((kept, zero), (zero, kept), (kept, bm.Exact())):
         cold = bm.solve_metric(chain, target, tol=1e-6)
-        warm = bm.solve_metric(chain, target, tol=1e-6, warm=bm.solve_metric(chain, source, tol=1e-6))
+        warm = bm.solve_metric(chain, target, tol=1e-6, start=bm.solve_metric(chain, source, tol=1e-6))
         np.testing.assert_allclose(warm.distance, cold.distance, atol=5e-6)
 
 
@@ -161,7 +161,7 @@ def test_diagnostics_only_read(transport, one_thread):
     """A bracket changes neither the solution nor what is kept for a restart."""
     chain = garnet_chain(10)
     solution = bm.solve_metric(chain, transport, tol=0.5)
-    evaluator = solution.warm.operator.evaluator
+    evaluator = solution.restart.operator.evaluator
 
     def kept():
         arrays = {"distance": solution.distance, **evaluator.state()}

@@ -31,10 +31,10 @@ def test_sweep_limit():
         assert solution.sweeps == sweeps
         assert solution.error > 1e-6
         assert miss(solution, truth) <= solution.error
-        assert "max_sweeps" in solution.status.value
+        assert "max_sweeps" in solution.status.advice
         seen.append(solution.error)
     assert seen == sorted(seen, reverse=True)
-    on = bm.solve_metric(garnet_chain(), tol=1e-6, warm=solution)
+    on = bm.solve_metric(garnet_chain(), tol=1e-6, start=solution)
     assert on.converged
 
 
@@ -71,13 +71,13 @@ def test_interrupts_leave_a_valid_error(transport, after):
         if progress.sweep == after:
             raise KeyboardInterrupt
 
-    solution = bm.solve_metric(chain, transport, tol=1e-7, progress=stop)
+    solution = bm.solve_metric(chain, transport, tol=1e-7, on_progress=stop)
     assert solution.status is bm.Status.INTERRUPTED
     assert solution.sweeps == after
     truth = bm.solve_metric(chain, transport, tol=1e-7)
     if transport.axioms.nonexpansive:
         assert miss(solution, truth) <= solution.error + truth.error
-    on = bm.solve_metric(chain, transport, tol=1e-7, warm=solution)
+    on = bm.solve_metric(chain, transport, tol=1e-7, start=solution)
     assert on.converged
     np.testing.assert_allclose(on.distance, truth.distance, atol=3e-7)
 
@@ -104,13 +104,13 @@ def test_interrupts_within_a_sweep(after, monkeypatch):
     assert miss(solution, truth) <= solution.error
     np.testing.assert_array_equal(solution.distance, solution.distance.T)
     monkeypatch.undo()
-    on = bm.solve_metric(chain, tol=1e-9, warm=solution)
+    on = bm.solve_metric(chain, tol=1e-9, start=solution)
     assert miss(on, truth) <= 2e-9
 
 
 def test_progress_is_reported():
     seen = []
-    solution = bm.solve_metric(garnet_chain(), tol=1e-5, progress=seen.append)
+    solution = bm.solve_metric(garnet_chain(), tol=1e-5, on_progress=seen.append)
     assert [p.sweep for p in seen] == list(range(1, solution.sweeps + 1))
     assert seen[-1].error == solution.error <= 1e-5 < seen[-2].error
     assert all(p.tol == 1e-5 for p in seen)
@@ -122,7 +122,7 @@ def test_a_failing_callback_is_not_swallowed():
         raise RuntimeError("mine")
 
     with pytest.raises(RuntimeError, match="mine"):
-        bm.solve_metric(garnet_chain(), progress=fail)
+        bm.solve_metric(garnet_chain(), on_progress=fail)
 
 
 @pytest.mark.parametrize("threads", [1, 2])
@@ -215,7 +215,7 @@ BAD_SOLVES = [
     (CHAIN, {"match": "labels"}, "a chain has no choices"),
     (CHAIN, {"device": "tpu"}, "'tpu'"),
     (CHAIN, {"dtype": "float16"}, '"float64" or "float32"; got \'float16\''),
-    (CHAIN, {"warm": bm.solve_metric(bm.Chain.from_arrays(np.eye(3), [0, 1, 2], 0.5))}, "3 states, the model has 2"),
+    (CHAIN, {"start": bm.solve_metric(bm.Chain.from_arrays(np.eye(3), [0, 1, 2], 0.5))}, "3 states, the model has 2"),
     (MDP, {}, "mdp.under(policy)"),
     (MDP, {"match": "names"}, "got 'names'"),
 ]

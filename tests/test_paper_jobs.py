@@ -185,7 +185,8 @@ def test_a_run_is_policy_iteration(job, one_thread):
     arrays = job.run("cpu")
     expected = bm.solve_policy(
         job.problem.build(), transport=job.transport, aggregation=job.aggregation, step_size=job.step_size,
-        sweeps=job.sweeps, warm=job.warm, greedy_noise=job.noise, steps=job.steps, seed=job.seed, lump=False,
+        sweeps=job.sweeps, restart_metric=not job.warm, greedy_noise=job.noise, ties=job.ties, steps=job.steps,
+        seed=job.seed, early_stop=1e-3, lump=False,
     )  # fmt: skip
     close = {"rtol": 0.0, "atol": 0.0} if job.potentials else {"rtol": 1e-4, "atol": 1e-4}
     for name in CURVES:

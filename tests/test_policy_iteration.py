@@ -13,7 +13,7 @@ from test_paper_claims import mirrored
 
 import bisimetric as bm
 from bisimetric import values
-from bisimetric.values import optimal_values
+from bisimetric.values import best_values
 
 TRANSPORTS = (*EVERY_TRANSPORT, bm.Sinkhorn(1.0, diagonal="zero"), bm.KLBall(0.1, diagonal="zero"))
 NOISY = {"greedy_noise": (0.05, 0.1), "step_size": bm.PowerDecay(0.8, 2**-4)}
@@ -39,7 +39,7 @@ def same(one: bm.PolicyRun, two: bm.PolicyRun) -> None:
 
 def best_actions(mdp: bm.MDP) -> np.ndarray:
     """Whether each choice is optimal [N]."""
-    V = optimal_values(mdp)[0]
+    V = best_values(mdp)[0]
     Q = mdp.rewards + mdp.gamma * (mdp.rows.matrix() @ V)
     return V[mdp.state_of_choice] - Q < 1e-9
 
@@ -47,8 +47,8 @@ def best_actions(mdp: bm.MDP) -> np.ndarray:
 @pytest.mark.parametrize("warm", [True, False])
 def test_exact_policy_iteration_finds_the_optimum(warm):
     mdp = chain(seed=4)
-    run = bm.solve_policy(mdp, transport=bm.Exact(), warm=warm, steps=50)
-    assert run.status is bm.RunStatus.SETTLED
+    run = bm.solve_policy(mdp, transport=bm.Exact(), restart_metric=not warm, steps=50)
+    assert run.status is bm.Status.SETTLED
     assert run.error < 1e-10
     assert run.certificate.error < 1e-9
     assert run.policy[~best_actions(mdp)].max() == 0.0
@@ -68,7 +68,7 @@ def test_optimal_values_agree_with_quantecon(seed):
             np.array(mdp.rewards), mdp.rows.matrix().toarray(), mdp.gamma, np.array(mdp.state_of_choice), actions
         )
         wanted = ddp.solve(method="policy_iteration").v
-    found, error = optimal_values(mdp)
+    found, error = best_values(mdp)
     assert np.abs(found - wanted).max() < 1e-8
     assert 0.0 <= error < 1e-8
     assert np.abs(bm.solve_policy(mdp, steps=1).optimal_value - wanted).max() < 1e-8
@@ -106,7 +106,7 @@ def test_the_loop_is_the_papers(alpha, sweeps):
         mdp, transport=bm.Exact(), aggregation=bm.EpsilonCover(0.3), step_size=bm.Constant(alpha), sweeps=sweeps,
         early_stop=0.0, steps=4,
     )  # fmt: skip
-    V_best = optimal_values(mdp)[0]
+    V_best = best_values(mdp)[0]
     for step, (_, d, classes, V, V_abstract) in zip(run.history, wanted, strict=False):
         assert step.error == pytest.approx(np.abs(V_best - V).max(), abs=1e-9)
         assert step.metric_gap == pytest.approx(np.abs(d - np.abs(V[:, None] - V[None, :])).max(), abs=1e-9)
@@ -127,7 +127,7 @@ def test_bounds_hold_and_deltas_are_in_the_band(transport):
     for k, step in enumerate(run.history):
         assert step.k == k
         assert step.error <= step.bound + 1e-12
-        assert step.bound <= 10.0 + 1e-12  # the range of all values
+        assert step.bound <= 10.0 + 1e-10  # the range of all values
         assert 0.05 <= step.delta <= 0.1
         assert step.alpha == NOISY["step_size"](k + 1, gamma=0.9, sweeps=6, p=1.0)
         assert 1 <= step.sweeps <= 6
@@ -157,12 +157,14 @@ def test_abstract_error_is_a_bound(transport):
 
 def test_a_metric_from_zero_needs_sweeps_and_a_warm_one_does_not():
     mdp = mirrored(chain())  # else ties are right by luck
-    naive, warm = (bm.solve_policy(mdp, sweeps=1, warm=warm, steps=40, lump=False) for warm in (False, True))
+    naive, warm = (
+        bm.solve_policy(mdp, sweeps=1, restart_metric=not warm, steps=40, lump=False) for warm in (False, True)
+    )
     assert warm.error < 1e-10
     assert naive.error > 2.0
     assert np.all(naive.curve("metric_gap")[2:] > 3.0)
     assert warm.history[-1].metric_gap < 1e-9
-    one_sweep = bm.solve_policy(mdp, sweeps=1, warm=False, steps=1, policy=naive.policy, lump=False).distance
+    one_sweep = bm.solve_policy(mdp, sweeps=1, restart_metric=True, steps=1, policy=naive.policy, lump=False).distance
     rewards = mdp.under(naive.policy).rewards
     assert np.array_equal(one_sweep, np.abs(rewards[:, None] - rewards[None, :]))
 
@@ -243,7 +245,7 @@ def test_values_by_iteration_are_those_of_the_dense_solve(weighted, monkeypatch)
     solved = values.policy_values(chain, zeros)[0], values.abstract_values(chain, part, zeros, weights)
     small = bm.quotient(bm.MDP.from_arrays(chain.rows.matrix().toarray()[:, None, :], chain.rewards[:, None],
                                            mdp.gamma, axes="sas"), part, weights)  # fmt: skip
-    np.testing.assert_allclose(solved[1], part.lift(optimal_values(small)[0]), atol=1e-12)
+    np.testing.assert_allclose(solved[1], part.lift(best_values(small)[0]), atol=1e-12)
     monkeypatch.setattr(values, "_DENSE_SOLVE", 0)
     iterated, error = values.policy_values(chain, zeros)
     assert np.abs(iterated - solved[0]).max() <= error <= 1e-9

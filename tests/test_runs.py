@@ -13,7 +13,7 @@ from conftest import EVERY_TRANSPORT, name
 from run_folders import MODEL, QUICK, assert_same, assert_same_state, fresh, history, model, settings, solve, start
 
 import bisimetric as bm
-from bisimetric import atomic, runs
+from bisimetric import archives, atomic, runs
 
 
 class CrashError(Exception):
@@ -57,7 +57,7 @@ def test_a_folder_holds_the_run(tmp_path):
         {"transport": bm.Sinkhorn(0.02, p=2.0)},
         {"transport": bm.Sinkhorn(0.5), "dtype": "float32"},
         {"transport": bm.Exact(), "dtype": "float32"},
-        {"warm": False},
+        {"restart_metric": True},
         {"aggregation": bm.KMedoids(6, seed=3)},
         {"optimum": False, "lump": False},
     ],
@@ -94,9 +94,10 @@ def test_an_interrupted_run_goes_on(tmp_path):
     runs.run(mdp, settings(), whole)
     for k in (2, 7):
         result = runs.run(mdp, settings(), broken, observers=at_step(k, KeyboardInterrupt))
-        assert result.status is bm.RunStatus.INTERRUPTED
+        assert result.status is bm.Status.INTERRUPTED
         assert len(result.history) == k + 1
-        assert not (broken / "result.npz").exists()
+        assert json.loads((broken / "summary.json").read_text())["status"] == "INTERRUPTED"
+        assert (broken / "policy.csv").exists()  # the policy so far
     seen: list[bm.Step] = []
     runs.run(mdp, settings(), broken, observers=(seen.append,))
     assert seen[0].k == 8  # an interrupt between steps loses nothing
@@ -108,15 +109,16 @@ def test_an_interrupt_while_a_step_is_written_down(tmp_path, monkeypatch):
     mdp = model()
     whole, broken = fresh(tmp_path / "whole"), fresh(tmp_path / "broken")
     runs.run(mdp, settings(), whole)
-    line = runs._line
+    line, pressed = runs._line, []
 
     def interrupted(step: bm.Step) -> str:
-        if step.k == 4:
+        if step.k == 4 and not pressed:
+            pressed.append(True)
             raise KeyboardInterrupt
         return line(step)
 
     monkeypatch.setattr(runs, "_line", interrupted)
-    assert runs.run(mdp, settings(), broken).status is bm.RunStatus.INTERRUPTED
+    assert runs.run(mdp, settings(), broken).status is bm.Status.INTERRUPTED
     monkeypatch.undo()
     runs.run(mdp, settings(), broken)
     assert_same(whole, broken)
@@ -172,13 +174,13 @@ def test_a_full_disk_when_the_result_is_written(tmp_path, monkeypatch, capsys):
 
 def test_a_write_that_fails_leaves_the_old_file(tmp_path):
     path = tmp_path / "x.npz"
-    atomic.save_arrays(path, {"a": np.arange(3)})
+    archives.save_arrays(path, {"a": np.arange(3)})
     before = path.read_bytes()
     with pytest.raises(ValueError, match="allow_pickle"):
-        atomic.save_arrays(path, {"b": np.zeros(2), "a": np.array([object()])})
+        archives.save_arrays(path, {"b": np.zeros(2), "a": np.array([object()])})
     assert path.read_bytes() == before
     assert os.listdir(tmp_path) == ["x.npz"]
-    atomic.save_arrays(path, {"a": np.arange(3)})
+    archives.save_arrays(path, {"a": np.arange(3)})
     assert path.read_bytes() == before  # no time stamps
 
 

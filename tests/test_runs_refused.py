@@ -35,9 +35,9 @@ def refused(capsys, *arguments) -> str:
 @pytest.mark.parametrize(
     ("change", "shown"),
     [
-        (("--eps", "0.2"), "eps: 0.1 in the folder, 0.2 given"),
-        (("--seed", "5"), "seed: 0 in the folder, 5 given"),
-        (("--transport", "sinkhorn:1.0"), "transport: 'exact' in the folder, 'sinkhorn:1.0' given"),
+        (("--eps", "0.2"), "eps: the default in the folder, 0.2 given"),
+        (("--seed", "5"), "seed: the default in the folder, 5 given"),
+        (("--transport", "sinkhorn:1.0"), "transport: the default in the folder, 'sinkhorn:1.0' given"),
         (("--noise", "none"), "noise: '0.05,0.1' in the folder, 'none' given"),
         (("problem:chain",), "model: "),
     ],
@@ -46,7 +46,7 @@ def test_settings_cannot_change(folder, capsys, change, shown):
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
     assert shown in refused(capsys, *change, "--resume", folder, "--steps", 9)
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
-    assert solve("--resume", folder, "--eps", "0.1", "--sweeps", 5, MODEL, "--no-pictures") == 0  # the same as before
+    assert solve("--resume", folder, "--sweeps", 5, MODEL, "--no-pictures") == 0  # the same as before
 
 
 def test_a_changed_model_or_policy(tmp_path, capsys):
@@ -85,11 +85,11 @@ def test_an_old_run_is_not_overwritten(folder, capsys):
         "{",
         "[1, 2]",
         "5",
-        '{"version": 1}',
+        '{"version": 2}',
         '{"settings": {}}',
-        '{"version": 1, "settings": {}}',
-        '{"version": 1, "settings": 5}',
-        '{"version": 1, "settings": "abc"}',
+        '{"version": 2, "settings": {}}',
+        '{"version": 2, "settings": 5}',
+        '{"version": 2, "settings": "abc"}',
         "\x00" * 200,
     ],
 )
@@ -102,7 +102,7 @@ def test_damaged_settings(folder, capsys, text):
 
 def test_settings_with_an_entry_missing(folder, capsys):
     data = json.loads((folder / "settings.json").read_text())
-    for key in ("transport", "policy_hash", "noise"):
+    for key in ("model", "policy_hash", "noise"):
         less = {**data, "settings": {name: value for name, value in data["settings"].items() if name != key}}
         (folder / "settings.json").write_text(json.dumps(less))
         assert "settings.json" in refused(capsys, "--resume", folder)
@@ -111,7 +111,7 @@ def test_settings_with_an_entry_missing(folder, capsys):
 def test_another_version(folder, capsys):
     data = json.loads((folder / "settings.json").read_text())
     (folder / "settings.json").write_text(json.dumps({**data, "version": 99}))
-    assert "written by another version (99; this one writes 1)" in refused(capsys, "--resume", folder)
+    assert "written by another version (99; this one writes 2)" in refused(capsys, "--resume", folder)
 
 
 def checkpoint_damages(data: bytes) -> list[bytes]:

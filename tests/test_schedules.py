@@ -85,7 +85,7 @@ def test_a_run_refuses_too_few_sweeps_before_it_begins():
     seen = []
     mdp = bm.problems.chain(n_states=4, n_classes=2)
     with pytest.raises(ValueError, match="use sweeps = 28"):
-        bm.solve_policy(mdp, step_size=bm.Theoretical(), sweeps=27, observers=(seen.append,))
+        bm.solve_policy(mdp, step_size=bm.Theoretical(), sweeps=27, on_progress=seen.append)
     assert seen == []
 
 

@@ -14,7 +14,7 @@ def test_a_stationary_metric_ends_the_solve(tol):
     chain = bm.Chain.from_arrays(np.array([[1.0, 0.0], [0.5, 0.5]]), [0.0, 100.0], 0.95)
     changes = []
     solution = bm.solve_metric(
-        chain, bm.Exact(), tol=tol, max_sweeps=2000, progress=lambda progress: changes.append(progress.change)
+        chain, bm.Exact(), tol=tol, max_sweeps=2000, on_progress=lambda progress: changes.append(progress.change)
     )
     assert changes.count(0.0) <= 10
     assert solution.status is bm.Status.ROUNDING

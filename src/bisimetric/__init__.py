@@ -7,12 +7,14 @@ from .certificates import Certificate
 from .formats import from_gymnasium, from_mdptoolbox, from_quantecon, read, to_mdptoolbox, to_quantecon, write
 from .kernels.select import DeviceError, set_threads
 from .lumping import Lumping, lump
-from .metric import MetricSolution, Progress, Status, solve_metric
+from .metric import MetricSolution, Progress, solve_metric
 from .model import MDP, Chain, ModelError
 from .policy_iteration import solve_policy
-from .policy_run import PolicyRun, RunStatus, Step
+from .policy_run import PolicyRun, PolicySettings, Step
 from .schedules import Constant, PowerDecay, Theoretical
+from .status import Status
 from .transport import Exact, Independent, KLBall, Sinkhorn, Transport
+from .values import Values, evaluate, greedy, optimal_values
 
 __version__ = "0.1.0"
 
@@ -32,20 +34,24 @@ __all__ = [
     "ModelError",
     "Partition",
     "PolicyRun",
+    "PolicySettings",
     "PowerDecay",
     "Progress",
-    "RunStatus",
     "Sinkhorn",
     "Status",
     "Step",
     "Theoretical",
     "Transport",
+    "Values",
     "certificates",
+    "evaluate",
     "from_gymnasium",
     "from_mdptoolbox",
     "from_quantecon",
+    "greedy",
     "lift_policy",
     "lump",
+    "optimal_values",
     "problems",
     "quotient",
     "read",

@@ -6,12 +6,17 @@ came about. Class numbers follow the smallest state of each class, so equal part
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from pathlib import Path
+from typing import Any, ClassVar, Literal, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from .archives import read_arrays, save_arrays
+from .checks import check_number, check_type, check_whole
+from .damage import DamagedFileError, reading
 from .kernels.select import where_it_lives
 from .model import MDP, Distributions, ModelError
 
@@ -19,9 +24,9 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Partition:
-    """A partition of the states into classes.
+    """A partition of the states into classes. It can be pickled, copied, saved and loaded.
 
     Attributes:
         labels: class of each state [S], numbered by first appearance.
@@ -73,6 +78,30 @@ class Partition:
 
     def __len__(self) -> int:
         return self.n_classes
+
+    def __repr__(self) -> str:
+        return (
+            f"{type(self).__name__}({self.n_states} states in {self.n_classes} classes, diameter {self.diameter:.4g})"
+        )
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write labels, medoids and extents to an .npz file, whole or not at all."""
+        extents = np.array([self.radius, self.diameter])
+        save_arrays(Path(path), {"labels": self.labels, "medoids": self.medoids, "extents": extents})
+
+    @staticmethod
+    def load(path: str | os.PathLike[str]) -> Partition:
+        """A partition from a file that `save` wrote."""
+        path = Path(path)
+        with reading(path, "a saved partition"):
+            data = read_arrays(path)
+            labels, medoids = data["labels"].astype(np.int64), data["medoids"].astype(np.int64)
+            radius, diameter = (float(x) for x in data["extents"])
+            inside = labels.ndim == medoids.ndim == 1 and labels.min() >= 0 and labels.max() < len(medoids)
+            inside = inside and medoids.min() >= 0 and medoids.max() < len(labels)
+            if not inside or (labels[medoids] != np.arange(len(medoids))).any():
+                raise DamagedFileError(f"{path}: damaged (its classes do not fit the states).")
+            return Partition(labels, medoids, radius, diameter)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Partition) and np.array_equal(self.labels, other.labels)
@@ -147,20 +176,26 @@ class EpsilonCover:
     triangle inequality, so it is the rule for certified use.
 
     Cost: O(S²). Distances on a GPU (symmetric ones) stay there.
+
+    Args:
+        eps: ε ≥ 0, in units of the distances. None is for `solve_policy`, which takes 1 % of the largest possible one.
+        rule: "radius" or "diameter".
     """
 
-    eps: float
+    eps: float | None = None
     rule: str = "radius"
     on_device: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        if not 0.0 <= self.eps < np.inf:
+        if self.eps is not None and not 0.0 <= check_number("eps", self.eps) < np.inf:
             raise ValueError(f"eps must be finite and not negative; got {self.eps}.")
         if self.rule not in ("radius", "diameter"):
             raise ValueError(f'rule must be "radius" or "diameter"; got {self.rule!r}.')
 
     def __call__(self, distance: NDArray[Any], weights: ArrayLike | None = None) -> Partition:
         """Make the partition; `weights` counts how many states each row of the distances stands for."""
+        if self.eps is None:
+            raise ValueError("EpsilonCover needs an eps, in units of the distances.")
         d, kernels = _check_square(distance)
         reach = self.eps if self.rule == "radius" else 2.0 * self.eps
         counts = None if weights is None else check_weights(weights, len(d))
@@ -182,7 +217,7 @@ class KMedoids:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.k < 1:
+        if check_whole("k", self.k) < 1:
             raise ValueError(f"k must be at least 1; got {self.k}.")
 
     def __call__(self, distance: NDArray[Any]) -> Partition:
@@ -228,16 +263,32 @@ def membership(partition: Partition) -> Any:
     return csr_array((np.ones(n), partition.labels, np.arange(n + 1)), shape=(n, partition.n_classes))
 
 
-def quotient(mdp: MDP, partition: Partition, weights: ArrayLike | None = None) -> MDP:
-    """The aggregated MDP (eq. 2): rewards and transitions averaged over each class with weights ξ.
+def quotient(
+    mdp: MDP,
+    partition: Partition,
+    weights: ArrayLike | None = None,
+    *,
+    match: Literal["labels", "hausdorff"] = "labels",
+) -> MDP:
+    """The aggregated MDP.
 
-    All states of a class must have the same action labels, each once.
+    match="labels" (eq. 2): rewards and transitions averaged over each class with weights ξ. All states of a class must
+    have the same action labels, each once.
+
+    match="hausdorff": a class has the choices of its medoid. `lift_policy` finds the choice of another state that is
+    most like each of them. States of a class may have different actions.
 
     Args:
         mdp: the model. partition: of its states. weights: ξ > 0 [S], uniform by default.
     """
+    check_type("mdp", mdp, MDP, words="an MDP")
+    check_type("partition", partition, Partition)
     if partition.n_states != mdp.n_states:
         raise ValueError(f"the partition is of {partition.n_states} states, the model has {mdp.n_states}.")
+    if match == "hausdorff":
+        return _quotient_of_medoids(mdp, partition)
+    if match != "labels":
+        raise ValueError(f'match must be "labels" or "hausdorff"; got {match!r}.')
     shares = class_shares(partition, weights)
     table = label_table(mdp)
     offered = table >= 0
@@ -246,7 +297,8 @@ def quotient(mdp: MDP, partition: Partition, weights: ArrayLike | None = None) -
         s = int(differs[0])
         raise ModelError(
             f"quotient: all states of a class need the same actions; states {mdp.name_of(s)} and "
-            f"{mdp.name_of(int(partition.medoids[partition.labels[s]]))} differ."
+            f"{mdp.name_of(int(partition.medoids[partition.labels[s]]))} differ.",
+            python='Classes of the Hausdorff metric need match="hausdorff".',
         )
     from scipy.sparse import csr_array, vstack
 
@@ -264,12 +316,25 @@ def quotient(mdp: MDP, partition: Partition, weights: ArrayLike | None = None) -
     owner, label = np.concatenate(owners), np.concatenate(labels)
     order = np.lexsort((label, owner))
     pointers = np.concatenate([[0], np.cumsum(np.bincount(owner, minlength=partition.n_classes))])
-    names = None
-    if mdp.state_names is not None:
-        names = tuple(mdp.state_names[state] for state in partition.medoids)
     P = MDP.normalised(vstack(rows).tocsr()[order], tol=1e-6)
     return MDP(Distributions.from_matrix(P), np.concatenate(rewards)[order], pointers.astype(np.int64), mdp.gamma,
-               label[order].astype(np.int64), mdp.label_names, names)  # fmt: skip
+               label[order].astype(np.int64), mdp.label_names, _medoid_names(mdp, partition),
+               reward_name=mdp.reward_name)  # fmt: skip
+
+
+def _medoid_names(mdp: MDP, partition: Partition) -> tuple[str, ...] | None:
+    return None if mdp.state_names is None else tuple(mdp.state_names[state] for state in partition.medoids)
+
+
+def _quotient_of_medoids(mdp: MDP, partition: Partition) -> MDP:
+    counts = np.diff(mdp.choice_ptr)[partition.medoids]
+    pointers = np.concatenate([[0], np.cumsum(counts)])
+    picked = np.repeat(mdp.choice_ptr[partition.medoids] - pointers[:-1], counts) + np.arange(pointers[-1])
+    P = (mdp.rows.matrix()[picked] @ membership(partition)).tocsr()
+    actions = None if mdp.action_names is None else tuple(mdp.action_names[c] for c in picked)
+    return MDP(Distributions.from_matrix(P), mdp.rewards[picked].copy(), pointers.astype(np.int64), mdp.gamma,
+               mdp.label_of_choice[picked].copy(), mdp.label_names, _medoid_names(mdp, partition),
+               action_names=actions, reward_name=mdp.reward_name)  # fmt: skip
 
 
 def label_table(mdp: MDP) -> Ints:
@@ -284,8 +349,42 @@ def label_table(mdp: MDP) -> Ints:
     return table
 
 
-def lift_policy(mdp: MDP, small: MDP, partition: Partition, policy: ArrayLike) -> Floats:
-    """A policy of the quotient, per choice, to the same one on all states of a class [N]."""
+def lift_policy(
+    mdp: MDP,
+    small: MDP,
+    partition: Partition,
+    policy: ArrayLike,
+    *,
+    match: Literal["labels", "hausdorff"] = "labels",
+) -> Floats:
+    """A policy of the quotient as one on all states, per choice [N].
+
+    match="labels": the same action in all states of a class. match="hausdorff": for each choice of the class, the
+    choice of the state that is most like it: the least |Δr| + γ R TV, where TV is the total variation of the
+    probabilities of reaching each class and R the range of all values. This bounds by how much the values of the two
+    choices differ where values are equal inside classes.
+    """
     weights = small.check_policy(policy)
-    chosen = label_table(small)[partition.lift(np.arange(small.n_states))[mdp.state_of_choice], mdp.label_of_choice]
-    return np.asarray(weights[chosen])
+    if match == "labels":
+        classes = partition.labels[mdp.state_of_choice]
+        chosen = label_table(small)[classes, mdp.label_of_choice]
+        if (chosen < 0).any():
+            raise ModelError(
+                "lift_policy: a state has an action that its class has not.",
+                python='Quotients made with match="hausdorff" are lifted with it too.',
+            )
+        return np.asarray(weights[chosen])
+    if match != "hausdorff":
+        raise ValueError(f'match must be "labels" or "hausdorff"; got {match!r}.')
+    to_class = mdp.rows.matrix() @ membership(partition)
+    of_class = small.rows.matrix()
+    reach = mdp.gamma * mdp.reward_span / (1.0 - mdp.gamma)
+    lifted = np.zeros(mdp.n_choices)
+    for s in range(mdp.n_states):
+        own = slice(mdp.choice_ptr[s], mdp.choice_ptr[s + 1])
+        theirs = slice(*small.choice_ptr[[partition.labels[s], partition.labels[s] + 1]])
+        mine, wanted = to_class[own].toarray(), of_class[theirs].toarray()
+        apart = 0.5 * np.abs(mine[:, None, :] - wanted[None, :, :]).sum(axis=2)
+        unlike = np.abs(mdp.rewards[own][:, None] - small.rewards[theirs][None, :]) + reach * apart
+        np.add.at(lifted, mdp.choice_ptr[s] + unlike.argmin(axis=0), weights[theirs])
+    return lifted

@@ -2,8 +2,25 @@
 
 from __future__ import annotations
 
+import math
 from numbers import Real
 from typing import Any
+
+
+class InputError(ValueError):
+    """Input that cannot be used. The message names the offender; what to do about it depends on where it is said.
+
+    Attributes: message, python (the remedy for those who call functions, part of the text), command (that for the
+    command line).
+    """
+
+    def __init__(self, message: str, *, python: str = "", command: str = "") -> None:
+        super().__init__(f"{message} {python}" if python else message)
+        self.message, self.python, self.command = message, python, command
+
+    def for_command_line(self) -> str:
+        """The text for the command line."""
+        return f"{self.message} {self.command}" if self.command else self.message
 
 
 def check_type(name: str, value: Any, *kinds: type, words: str = "") -> None:
@@ -23,6 +40,6 @@ def check_number(name: str, value: Any) -> float:
 def check_whole(name: str, value: Any) -> int:
     """A whole number as an int."""
     number = check_number(name, value)
-    if number != round(number):
+    if not math.isfinite(number) or number != round(number):
         raise TypeError(f"{name} must be a whole number; got {value!r}.")
     return round(number)

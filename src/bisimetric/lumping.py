@@ -1,10 +1,10 @@
 """Exact bisimulation classes by partition refinement.
 
-Two states are bisimilar where they have the same kept labels and their choices correspond: for each choice of one there
-is a choice of the other with the same rewards and the same probability of reaching each class (match="hausdorff"), or
-the choices of equal label agree in this way (match="labels"). `lump` finds the coarsest such partition. Exactly the
-states of one class are at distance 0 in the exact bisimulation metric of the same matching, and the quotient has the
-same values.
+Two states are bisimilar where they have the same respected labels and their choices correspond: for each choice of one
+there is a choice of the other with the same rewards and the same probability of reaching each class
+(match="hausdorff"), or the choices of equal label agree in this way (match="labels"). `lump` finds the coarsest such
+partition. Exactly the states of one class are at distance 0 in the exact bisimulation metric of the same matching, and
+the quotient has the same values.
 
 Numbers are equal where they round to the same multiple of `tol` (rewards: of tol times their largest size). The result
 does not depend on the order of the states.
@@ -13,41 +13,41 @@ does not depend on the order of the states.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .aggregation import Partition
+from .checks import check_number, check_type
 from .kernels.select import engine
-from .model import MDP, Distributions, ModelError
+from .model import MDP, Chain, Distributions, ModelError
 
 Ints = NDArray[np.int64]
-NOT_KEPT = ("init", "deadlock")  # labels about the modelling, not about behaviour
+NOT_RESPECTED = ("init", "deadlock")  # labels about the modelling, not about behaviour
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Lumping(Partition):
     """A partition into bisimulation classes, with the quotient model and the way back.
 
     Attributes beyond those of `Partition`:
-        quotient: the model of the classes; class k stands for its medoid.
+        quotient: the model of the classes; class k stands for its medoid. It has the reward models and labels that the
+            classes respect, and no others; a class is initial where one of its states is.
         choice_of: for each choice of the model, the choice of the quotient that it corresponds to [N].
+        model: the model.
     """
 
-    quotient: MDP | None = None
-    choice_of: Ints | None = None
-    model: MDP | None = None
+    quotient: MDP = field(kw_only=True)
+    choice_of: Ints = field(kw_only=True)
+    model: MDP = field(kw_only=True)
 
     def lift_policy(self, policy: ArrayLike) -> NDArray[np.float64]:
         """A policy of the quotient, per choice, as a policy of the model, per choice.
 
         Where a state has several choices for one of the quotient's, the first gets the probability.
         """
-        assert self.quotient is not None
-        assert self.choice_of is not None
-        assert self.model is not None
         weights = self.quotient.check_policy(policy)
         key = self.model.state_of_choice * self.quotient.n_choices + self.choice_of
         _, first = np.unique(key, return_index=True)
@@ -56,22 +56,24 @@ class Lumping(Partition):
         return lifted
 
 
-def kept_labels(mdp: MDP, keep: Sequence[str] | None) -> tuple[str, ...]:
-    """The labels that classes must respect: those given, or all of the model's but init and deadlock."""
-    if keep is None:
-        return tuple(name for name in mdp.state_labels if name not in NOT_KEPT)
-    for name in keep:
-        if name not in mdp.state_labels:
-            known = ", ".join(mdp.state_labels) or "none"
-            raise ModelError(f"the model has no label {name!r} to keep; it has: {known}.")
-    return tuple(keep)
+def respected_labels(model: Chain | MDP, respect: Sequence[str] | None) -> tuple[str, ...]:
+    """The labels that keep states apart: those given, or all of the model's but init and deadlock."""
+    if respect is None:
+        return tuple(name for name in model.state_labels if name not in NOT_RESPECTED)
+    if isinstance(respect, str):
+        raise TypeError(f"respect must be a sequence of labels, such as [{respect!r}]; got a str.")
+    for name in respect:
+        if name not in model.state_labels:
+            known = ", ".join(model.state_labels) or "none"
+            raise ModelError(f"the model has no label {name!r} to respect; it has: {known}.")
+    return tuple(respect)
 
 
-def label_classes(mdp: MDP, keep: Sequence[str] | None) -> Ints:
-    """Numbers that are equal for states with equal kept labels [S]."""
-    numbers = np.zeros(mdp.n_states, np.int64)
-    for name in kept_labels(mdp, keep):
-        numbers = numbers * 2 + mdp.state_labels[name]
+def label_classes(model: Chain | MDP, respect: Sequence[str] | None) -> Ints:
+    """Numbers that are equal for states whose respected labels are equal [S]."""
+    numbers = np.zeros(model.n_states, np.int64)
+    for name in respected_labels(model, respect):
+        numbers = numbers * 2 + model.state_labels[name]
         _, inverse = np.unique(numbers, return_inverse=True)
         numbers = inverse.reshape(-1).astype(np.int64)
     return numbers
@@ -79,9 +81,9 @@ def label_classes(mdp: MDP, keep: Sequence[str] | None) -> Ints:
 
 def lump(
     mdp: MDP,
-    match: str = "labels",
+    match: Literal["labels", "hausdorff"] = "labels",
     *,
-    keep: Sequence[str] | None = None,
+    respect: Sequence[str] | None = None,
     rewards: str | Sequence[str] | None = "current",
     tol: float = 1e-9,
 ) -> Lumping:
@@ -90,16 +92,17 @@ def lump(
     Args:
         mdp: the model.
         match: "labels" (choices of equal label correspond) or "hausdorff" (choices as sets).
-        keep: labels of states to respect; by default all but "init" and "deadlock".
+        respect: labels of states that keep states apart; by default all but "init" and "deadlock".
         rewards: "current" for mdp.rewards, None for none, "all" for all reward models, or names of some.
         tol: numbers that round to the same multiple of this are equal.
 
     Returns:
         A `Lumping`. Cost: O(m log S) for short rows.
     """
+    check_type("mdp", mdp, MDP, words="an MDP")
     if match not in ("labels", "hausdorff"):
         raise ValueError(f'match must be "labels" or "hausdorff"; got {match!r}.')
-    if not 1e-14 <= tol < 0.1:
+    if not 1e-14 <= check_number("tol", tol) < 0.1:
         raise ValueError(f"tol must be in [1e-14, 0.1); got {tol}.")
     first_choices = np.zeros(mdp.n_choices, np.int64)
     for values in _reward_columns(mdp, rewards):
@@ -113,9 +116,9 @@ def lump(
     into_ptr = np.concatenate([[0], np.cumsum(np.bincount(rows.indices, minlength=mdp.n_states))])
     states, choices, _ = engine("cpu", "float64").kernels.refine(
         rows.indptr, rows.indices, rows.probs, mdp.choice_ptr, mdp.state_of_choice, into_ptr, into,
-        label_classes(mdp, keep), first_choices, tol,
+        label_classes(mdp, respect), first_choices, tol,
     )  # fmt: skip
-    return _assemble(mdp, Partition.from_labels(states), choices)
+    return _assemble(mdp, Partition.from_labels(states), choices, tol)
 
 
 def _reward_columns(mdp: MDP, rewards: str | Sequence[str] | None) -> list[NDArray[Any]]:
@@ -136,7 +139,7 @@ def _combined(numbers: Ints, more: Ints) -> Ints:
     return np.asarray(joint.reshape(-1), np.int64)
 
 
-def _assemble(mdp: MDP, partition: Partition, choice_block: Ints) -> Lumping:
+def _assemble(mdp: MDP, partition: Partition, choice_block: Ints, tol: float) -> Lumping:
     """The quotient: the medoid's choices, one for each class of choices, with rows over the classes."""
     from scipy.sparse import csr_array
 
@@ -155,16 +158,44 @@ def _assemble(mdp: MDP, partition: Partition, choice_block: Ints) -> Lumping:
     order = np.argsort(key[picked])
     choice_of = order[np.searchsorted(key[picked], key, sorter=order)]
     P = (mdp.rows.matrix()[picked] @ membership(partition)).tocsr()
+    rewards, name = mdp.rewards[picked].copy(), mdp.reward_name
+    if not _agree(mdp.rewards, picked, choice_of, tol):  # rewards that the classes ignore
+        rewards, name = np.zeros(len(picked)), None
     quotient = MDP(
-        Distributions.from_matrix(csr_array(P)), mdp.rewards[picked].copy(), pointers.astype(np.int64), mdp.gamma,
+        Distributions.from_matrix(csr_array(P)), rewards, pointers.astype(np.int64), mdp.gamma,
         mdp.label_of_choice[picked].copy(), mdp.label_names,
         None if mdp.state_names is None else tuple(mdp.state_names[s] for s in partition.medoids),
-        None if mdp.classes is None else mdp.classes[partition.medoids].copy(),
-        {name: holds[partition.medoids].copy() for name, holds in mdp.state_labels.items()},
-        {name: other[picked].copy() for name, other in mdp.reward_models.items()},
-        None if mdp.action_names is None else tuple(mdp.action_names[c] for c in picked),
+        _classes(mdp, partition), _labels(mdp, partition),
+        {key: r[picked].copy() for key, r in mdp.reward_models.items() if _agree(r, picked, choice_of, tol)},
+        None if mdp.action_names is None else tuple(mdp.action_names[c] for c in picked), name,
     )  # fmt: skip
-    return Lumping(partition.labels, partition.medoids, 0.0, 0.0, quotient, choice_of.astype(np.int64), mdp)
+    choices = choice_of.astype(np.int64)
+    return Lumping(partition.labels, partition.medoids, 0.0, 0.0, quotient=quotient, choice_of=choices, model=mdp)
+
+
+def _agree(values: NDArray[Any], picked: Ints, choice_of: Ints, tol: float) -> bool:
+    """Whether rewards are those of the choices that stand for others."""
+    size = float(np.abs(values).max()) or 1.0
+    return bool(np.all(np.abs(values - values[picked][choice_of]) <= 2.0 * tol * size))
+
+
+def _labels(mdp: MDP, partition: Partition) -> dict[str, NDArray[np.bool_]]:
+    """Labels that all states of a class share, and which classes are initial."""
+    kept = {}
+    for name, holds in mdp.state_labels.items():
+        of_class = holds[partition.medoids]
+        if np.array_equal(of_class[partition.labels], holds):
+            kept[name] = of_class.copy()
+        elif name == "init":
+            kept[name] = np.bincount(partition.labels, weights=holds, minlength=partition.n_classes) > 0
+    return kept
+
+
+def _classes(mdp: MDP, partition: Partition) -> Ints | None:
+    """Known classes, where all states of a class have the same."""
+    if mdp.classes is None or not np.array_equal(mdp.classes[partition.medoids][partition.labels], mdp.classes):
+        return None
+    return mdp.classes[partition.medoids].copy()
 
 
 def expanded(lumping: Lumping, distance: NDArray[Any]) -> NDArray[Any]:

@@ -2,14 +2,14 @@
 
 Step k, from a policy π_k (the paper's eqs. 12 to 15 and 21 to 25):
 
-    d̂  ← up to n sweeps of F_π from 0 (warm=False) or from the last d̂ (warm=True); stops early where a sweep
-         changes nothing by more than 1e-3
+    d̂  ← up to n sweeps of F_π from the last d̂, or from 0 (restart_metric); stops early where a sweep changes
+         little (early_stop)
     Φ   ← aggregation of the states under d̂
     Ṽ   ← value of π_k in the aggregated chain, by a linear solve; Ṽ_Φ is its lift to all states
     π_g ← greedy for Ṽ_Φ; with noise, so that δ_k = ‖T_{π_g} Ṽ_Φ − T Ṽ_Φ‖∞ lies in a given band
     π_{k+1} ← (1 − α_k) π_k + α_k π_g
 
-warm=False with α = 1 is the naive API; warm=True with a constant α is API(α), with a schedule API(α_k).
+restart_metric with α = 1 is the naive API; without it a constant α is API(α), and a schedule API(α_k).
 
 What is recorded of a step is about π_k and d̂. The bound of each step, ‖V* − V^π‖∞ ≤ max(TV^π − V^π)/(1−γ), holds
 whatever the metric, so it is rigorous also for the sharp Sinkhorn cost, for which no theorem on the loop is known.
@@ -21,29 +21,30 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from . import certificates
-from .aggregation import Aggregation, EpsilonCover, Partition
+from .aggregation import EpsilonCover, Partition
 from .certificates import Certificate
+from .checks import check_type
 from .kernels.select import where_it_lives
 from .lumping import Lumping, expanded
 from .lumping import lump as lump_states
 from .model import MDP
 from .operators import metric_operator
 from .parts import Parts, finished
-from .policy_run import LoopState, PolicyRun, RunStatus, Settings, Step
-from .schedules import StepSize
+from .policy_run import LoopState, PolicyChanges, PolicyRun, PolicySettings, Step
+from .status import Status
 from .transport import Exact, Transport
 from .values import (
     abstract_values,
+    best_values,
     choice_values,
     first_choices,
     optimal_backup,
-    optimal_values,
     policy_values,
     solved_on_host,
 )
@@ -58,58 +59,36 @@ _TIE = 1e-10  # values closer than this part of the largest one are tied
 
 def solve_policy(
     mdp: MDP,
+    settings: PolicySettings | None = None,
     *,
-    transport: Transport | None = None,
-    aggregation: Aggregation | None = None,
-    step_size: StepSize | None = None,
-    sweeps: int = 28,
-    warm: bool = True,
-    greedy_noise: tuple[float, float] | None = None,
-    steps: int = 500,
-    seed: int = 0,
-    target: float | None = None,
-    early_stop: float = 1e-3,
-    optimum: bool = True,
-    lump: bool | None = None,
     policy: ArrayLike | None = None,
-    observers: Observers = (),
-    device: str = "cpu",
-    dtype: str = "float64",
+    on_progress: Callable[[Step], None] | None = None,
+    **changes: Unpack[PolicyChanges],
 ) -> PolicyRun:
     """Run approximate policy iteration on a bisimulation-based aggregation.
 
     Args:
         mdp: the model.
-        transport: of the π-metric; default `Exact()`. The paper's runs use Sinkhorn(1.0, diagonal="zero").
-        aggregation: `EpsilonCover` (default, ε = 0.1) or `KMedoids`, or any rule of distances.
-        step_size: `Constant` (default 1), `PowerDecay`, `Theoretical`.
-        sweeps: n, most sweeps of the metric in a step. early_stop: the change at which sweeps end sooner.
-        warm: start the metric from the last one (API(α)) or from 0 at every policy (naive API).
-        greedy_noise: band for δ_k, or None for exact greedy policies.
-        steps, target: stop after this many steps, or where the certified bound is at most target.
-        seed: of the noise, which is drawn per choice of the model worked on (so not the same with and without
-            lumping). policy: the first one, uniform by default.
-        optimum: also compute V*, and the true error at each step.
-        lump: merge bisimilar states first, and lift the result back to all states. Default: where that is exact
-            (`Exact` transport) and the first policy does not tell merged states apart.
-        observers: called with each `Step`; they only read.
-        device, dtype: "cpu" or "cuda" (one GPU, with the extra `gpu`); "float64" or "float32".
+        settings: what to do; by default `PolicySettings()`.
+        policy: the first one (probabilities per choice, or one action per state), uniform by default.
+        on_progress: called with each `Step`; it only reads.
+        changes: settings by name that differ from `settings`, such as steps=100.
 
     Returns:
         A `PolicyRun`. Ctrl-C ends the run with status INTERRUPTED and what was done.
     """
-    defaults = Settings()
-    settings = Settings(
-        transport or defaults.transport, aggregation or defaults.aggregation, step_size or defaults.step_size, sweeps,
-        warm, greedy_noise, steps, seed, target, early_stop, optimum, lump, device, dtype,
-    )  # fmt: skip
-    return finished(run_in_parts(mdp, settings, policy, observers))
+    check_type("mdp", mdp, MDP, words="an MDP")
+    chosen = PolicySettings.merged(settings, changes)
+    return finished(run_in_parts(mdp, chosen, policy, () if on_progress is None else (on_progress,)))
 
 
-def run_in_parts(mdp: MDP, settings: Settings, policy: ArrayLike | None, observers: Observers) -> Parts[PolicyRun]:
+def run_in_parts(
+    mdp: MDP, settings: PolicySettings, policy: ArrayLike | None, observers: Observers
+) -> Parts[PolicyRun]:
     """`solve_policy`, stopping once it is set up and wherever it would wait for a device."""
+    settings = settings.for_model(mdp)
     small, lumping, start = reduced(mdp, settings, policy)
-    best_value = optimal_values(small)[0] if settings.optimum else None
+    best_value = best_values(small)[0] if settings.optimum else None
     state = first_state(small, settings, start)
     history: list[Step] = []
     status = None
@@ -122,18 +101,18 @@ def run_in_parts(mdp: MDP, settings: Settings, policy: ArrayLike | None, observe
                 observe(step)
             status = end_of(settings, state, step)
     except KeyboardInterrupt:
-        status = RunStatus.INTERRUPTED
+        status = Status.INTERRUPTED
 
-    def result(status: RunStatus) -> PolicyRun:
+    def result(status: Status) -> PolicyRun:
         return lifted(mdp, lumping, finish(small, settings, state, history, status, best_value))
 
     try:
         return result(status)
     except KeyboardInterrupt:  # one that comes just now loses nothing
-        return result(RunStatus.INTERRUPTED)
+        return result(Status.INTERRUPTED)
 
 
-def reduced(mdp: MDP, settings: Settings, policy: ArrayLike | None) -> tuple[MDP, Lumping | None, Floats]:
+def reduced(mdp: MDP, settings: PolicySettings, policy: ArrayLike | None) -> tuple[MDP, Lumping | None, Floats]:
     """(model to work on, its classes where it was lumped, first policy on it)."""
     weights = mdp.uniform_policy() if policy is None else mdp.check_policy(policy)
     exact = isinstance(settings.transport, Exact)
@@ -143,12 +122,10 @@ def reduced(mdp: MDP, settings: Settings, policy: ArrayLike | None) -> tuple[MDP
     if settings.lump is False or not exact or not countable:
         return mdp, None, weights
     # Labels of states do not matter for values, so they need not keep states apart.
-    lumping = lump_states(mdp, "labels", keep=(), tol=1e-12)
+    lumping = lump_states(mdp, "labels", respect=(), tol=1e-12)
     if lumping.n_classes == lumping.n_states:
         return mdp, None, weights
     small, choice_of = lumping.quotient, lumping.choice_of
-    assert small is not None
-    assert choice_of is not None
     # A state may have several choices for one of the quotient's; together they have its probability.
     _, group = np.unique(mdp.state_of_choice * small.n_choices + choice_of, return_inverse=True)
     shares = np.bincount(group.reshape(-1), weights)[group.reshape(-1)]
@@ -172,19 +149,24 @@ def lifted(mdp: MDP, lumping: Lumping | None, run: PolicyRun) -> PolicyRun:
     medoids = lumping.medoids[inner.medoids]
     labels = inner.labels[lumping.labels]
     outer = Partition.from_labels(labels, medoids)
+    choices, actions = likely_actions(mdp, policy)
     return replace(
-        run, policy=policy, value=V, certificate=certify(mdp, V, V_error), distance=expanded(lumping, run.distance),
+        run, policy=policy, value=V, choices=choices, actions=actions, certificate=certify(mdp, V, V_error),
+        distance=expanded(lumping, run.distance),
         partition=replace(outer, radius=inner.radius, diameter=inner.diameter),
         abstract_value=lumping.lift(run.abstract_value),
         optimal_value=None if run.optimal_value is None else lumping.lift(run.optimal_value),
     )  # fmt: skip
 
 
-def first_state(mdp: MDP, settings: Settings, policy: ArrayLike | None = None) -> LoopState:
+def first_state(mdp: MDP, settings: PolicySettings, policy: ArrayLike | None = None) -> LoopState:
     """The state before the first step: d̂ = 0 and the maximum-entropy policy, unless one is given."""
     weights = mdp.uniform_policy() if policy is None else mdp.check_policy(policy)
     settings.step_size(1, gamma=mdp.gamma, sweeps=settings.sweeps, p=_order(settings.transport))  # may refuse
-    operator = metric_operator(mdp.under(weights), settings.transport, device=settings.device, dtype=settings.dtype)
+    # Labels of states do not matter for values, so they need not keep states apart.
+    operator = metric_operator(
+        mdp.under(weights), settings.transport, respect=(), device=settings.device, dtype=settings.dtype
+    )
     n = mdp.n_states
     with operator.memory_errors():
         nothing = operator.engine.xp.zeros((n, n), operator.engine.dtype)
@@ -196,14 +178,14 @@ def first_state(mdp: MDP, settings: Settings, policy: ArrayLike | None = None) -
 
 
 def advance(
-    mdp: MDP, settings: Settings, state: LoopState, best_value: Floats | None, lumping: Lumping | None = None
+    mdp: MDP, settings: PolicySettings, state: LoopState, best_value: Floats | None, lumping: Lumping | None = None
 ) -> Step:
     """One step of the loop; see `step_in_parts`."""
     return finished(step_in_parts(mdp, settings, state, best_value, lumping))
 
 
 def step_in_parts(
-    mdp: MDP, settings: Settings, state: LoopState, best_value: Floats | None, lumping: Lumping | None = None
+    mdp: MDP, settings: PolicySettings, state: LoopState, best_value: Floats | None, lumping: Lumping | None = None
 ) -> Parts[Step]:
     """One step of the loop; changes `state` (but for its noise) only once all of it is known.
 
@@ -216,7 +198,7 @@ def step_in_parts(
 
 
 def _step(
-    mdp: MDP, settings: Settings, state: LoopState, best_value: Floats | None, lumping: Lumping | None
+    mdp: MDP, settings: PolicySettings, state: LoopState, best_value: Floats | None, lumping: Lumping | None
 ) -> Parts[Step]:
     began = time.perf_counter()
     gamma = mdp.gamma
@@ -224,8 +206,9 @@ def _step(
     operator, start = state.operator, state.distance
     measuring = time.perf_counter()
     operator.follow(chain)
-    sweeping = operator.sweeps(start if settings.warm else operator.engine.xp.zeros_like(start), settings.sweeps,
-                               settings.early_stop)  # fmt: skip
+    assert settings.early_stop is not None  # filled in by `for_model`
+    first = operator.engine.xp.zeros_like(start) if settings.restart_metric else start
+    sweeping = operator.sweeps(first, settings.sweeps, settings.early_stop)
     solved = solved_on_host(chain)
     if solved:
         next(sweeping)  # a device sweeps while the host solves
@@ -288,26 +271,26 @@ def _step(
 def _agreement(mdp: MDP, partition: Partition, lumping: Lumping | None) -> tuple[float | None, float | None]:
     """NMI and purity against the known classes of all states, where there are any."""
     truth = mdp.classes
-    if lumping is not None and lumping.model is not None:
+    if lumping is not None:
         truth, partition = lumping.model.classes, Partition.from_labels(partition.labels[lumping.labels])
     return (None, None) if truth is None else partition.agreement(truth)
 
 
-def end_of(settings: Settings, state: LoopState, step: Step) -> RunStatus | None:
+def end_of(settings: PolicySettings, state: LoopState, step: Step) -> Status | None:
     """How the run ends after this step, if it does."""
     if settings.target is not None and step.bound <= settings.target:
-        return RunStatus.TARGET
+        return Status.TARGET
     if state.settled:
-        return RunStatus.SETTLED
-    return RunStatus.STEPS if state.k >= settings.steps else None
+        return Status.SETTLED if settings.target is None else Status.STALLED
+    return Status.STEPS if state.k >= settings.steps else None
 
 
 def finish(
     mdp: MDP,
-    settings: Settings,
+    settings: PolicySettings,
     state: LoopState,
     history: list[Step],
-    status: RunStatus,
+    status: Status,
     best_value: Floats | None,
 ) -> PolicyRun:
     """Evaluate the last policy and certify it."""
@@ -315,10 +298,17 @@ def finish(
     certificate = certify(mdp, V, V_error)
     state.operator.evaluator.finish()
     return PolicyRun(
-        state.policy, V, state.partition, state.operator.engine.to_host(state.distance), state.abstract_value,
-        tuple(history), certificate,
+        state.policy, V, *likely_actions(mdp, state.policy), state.partition,
+        state.operator.engine.to_host(state.distance), state.abstract_value, tuple(history), certificate,
         theorem_bounds(mdp, settings, history), status, best_value,
     )  # fmt: skip
+
+
+def likely_actions(mdp: MDP, policy: Floats) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+    """The most probable choice of each state [S], the first of several, and its name."""
+    most = np.maximum.reduceat(policy, mdp.choice_ptr[:-1])
+    choices = first_choices(mdp, most[mdp.state_of_choice] <= policy)
+    return choices, tuple(mdp.action_name(int(choice)) for choice in choices)
 
 
 def certify(mdp: MDP, V: Floats, value_error: float) -> Certificate:
@@ -328,7 +318,7 @@ def certify(mdp: MDP, V: Floats, value_error: float) -> Certificate:
     return certificates.best(residual, anything)
 
 
-def theorem_bounds(mdp: MDP, settings: Settings, history: list[Step]) -> tuple[Certificate, ...]:
+def theorem_bounds(mdp: MDP, settings: PolicySettings, history: list[Step]) -> tuple[Certificate, ...]:
     """The paper's bounds for a run, with its largest δ and the largest distance inside a class."""
     if not history:
         return ()
@@ -342,12 +332,12 @@ def theorem_bounds(mdp: MDP, settings: Settings, history: list[Step]) -> tuple[C
         "gamma": gamma, "sweeps": settings.sweeps, "scale": scale, "early_stop": settings.early_stop,
         "transport_error": max(step.transport_error for step in history),
     }  # fmt: skip
-    naive: dict[str, Any] = {"certified_metric": certified, "from_zero": not settings.warm, "alpha": alpha}
+    naive: dict[str, Any] = {"certified_metric": certified, "from_zero": settings.restart_metric, "alpha": alpha}
     exact = isinstance(settings.transport, Exact)
     return (
         certificates.api_converged(eps, delta, **naive, **common),
         certificates.api_limit(eps, delta, **naive, **common),
-        certificates.api_alpha_limit(eps, delta, alpha, p=p, exact=exact, warm=settings.warm, **common),
+        certificates.api_alpha_limit(eps, delta, alpha, p=p, exact=exact, warm=not settings.restart_metric, **common),
     )
 
 
@@ -355,13 +345,13 @@ def _order(transport: Transport) -> float:
     return float(getattr(transport, "p", 1.0))
 
 
-def _improve(mdp: MDP, settings: Settings, state: LoopState, Q: Floats, TV: Floats) -> tuple[Floats, float]:
+def _improve(mdp: MDP, settings: PolicySettings, state: LoopState, Q: Floats, TV: Floats) -> tuple[Floats, float]:
     """A greedy policy [N] for Q, noisy where asked, and its δ = ‖T_{π_g} V − T V‖∞."""
     starts = mdp.choice_ptr[:-1]
     greedy = np.zeros(mdp.n_choices)
-    # Where actions lead into one class their values differ by rounding only: such ties go to the first action.
+    # Where actions lead into one class their values differ by rounding only: such ties are broken as is asked for.
     tied = TV - _TIE * float(np.abs(TV).max())
-    best = first_choices(mdp, tied[mdp.state_of_choice] <= Q)
+    best = _chosen(mdp, tied[mdp.state_of_choice] <= Q, state.rng if settings.ties == "random" else None)
     greedy[best] = 1.0
     if settings.greedy_noise is None:
         return greedy, float(np.max(TV - Q[best]))
@@ -379,3 +369,11 @@ def _improve(mdp: MDP, settings: Settings, state: LoopState, Q: Floats, TV: Floa
         f"greedy_noise: no noise of {_NOISE_TRIES} tries at step {state.k} gave δ in [{low:g}, {high:g}]; δ between "
         f"{min(seen):.3g} and {max(seen):.3g} were seen. Choose a band inside what the values allow."
     )
+
+
+def _chosen(mdp: MDP, good: NDArray[np.bool_], rng: np.random.Generator | None) -> NDArray[np.int64]:
+    """One good choice of each state [S]: the first, or one at random."""
+    if rng is None:
+        return first_choices(mdp, good)
+    lots = np.where(good, rng.random(mdp.n_choices), -1.0)
+    return first_choices(mdp, np.maximum.reduceat(lots, mdp.choice_ptr[:-1])[mdp.state_of_choice] <= lots)

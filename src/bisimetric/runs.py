@@ -2,14 +2,15 @@
 
     settings.json     what was asked, with a fingerprint of the model; written first
     history.jsonl     one JSON object per step, appended as the steps are done
-    checkpoint.npz    everything the next step depends on; replaced as a whole
-    result.npz        the final policy, values and partition
+    checkpoint.npz    everything the next step depends on, with a digest; replaced as a whole
+    result.npz        the policy, values and partition: the final ones, or those so far after Ctrl-C
     policy.csv        the policy as a table, with the model's own names of states and actions
     summary.json      the figures of the result
     .lock             held by the process that works in the folder
 
 On resuming, steps after the checkpoint are dropped from the history and done again; all of them are deterministic,
-so the result has the same bytes as that of a run that was never stopped (times in the history aside).
+so the result has the same bytes as that of a run that was never stopped (times in the history aside). All that is read
+is checked before anything is changed.
 """
 
 from __future__ import annotations
@@ -21,27 +22,27 @@ import io
 import json
 import math
 import os
-import struct
 import time
-import zipfile
-import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, get_type_hints
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from . import atomic, policy_iteration
+from . import archives, atomic, locks, policy_iteration
 from .aggregation import Partition
+from .damage import reading
 from .model import MDP
-from .operators import metric_operator
-from .policy_run import LoopState, PolicyRun, RunStatus, Settings, Step
-from .values import optimal_values
+from .operators import MetricOperator, metric_operator
+from .policy_run import LoopState, PolicyRun, PolicySettings, Step
+from .status import Status
+from .values import best_values
 
-VERSION = 1
+VERSION = 2
 TIMES = ("seconds", "metric_seconds")  # entries of the history that differ from run to run
+_MOST_REMEMBERED = 1 << 30  # bytes of the transport's state of which a copy is held, for Ctrl-C inside a step
 
 
 class RunFolderError(ValueError):
@@ -59,36 +60,45 @@ def fingerprint(mdp: MDP) -> str:
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
     """Hold the folder for one process."""
-    import fcntl
-
-    with open(folder / ".lock", "a") as handle:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise RunFolderError(f"{folder}: another process is working in this run folder.") from None
+    with locks.locked(folder) as held:
+        if not held:
+            raise RunFolderError(f"{folder}: another process is working in this run folder.")
         yield
 
 
 def read_settings(folder: Path) -> dict[str, Any]:
     """The settings of a run folder; raises for a folder that is none."""
+    return _read_description(folder)["settings"]  # type: ignore[no-any-return]
+
+
+def _read_description(folder: Path) -> dict[str, Any]:
     path = folder / "settings.json"
     if not folder.is_dir():
         raise RunFolderError(f"{folder}: no such run folder.")
     if not path.exists():
         raise RunFolderError(f"{folder}: not a run folder (it has no settings.json).")
-    try:
-        data = json.loads(path.read_text())
-        version, settings = data["version"], dict(data["settings"])
-    except (ValueError, KeyError, TypeError):
-        raise RunFolderError(f"{path}: damaged; the run cannot be resumed.") from None
-    if version != VERSION:
-        raise RunFolderError(f"{path}: written by another version ({version}; this one writes {VERSION}).")
-    return settings
+    with reading(path, "settings of a run", RunFolderError):
+        data = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(data, dict) or not isinstance(data.get("settings"), dict) or "version" not in data:
+            raise RunFolderError(f"{path}: damaged; the run cannot be resumed.")
+    if data["version"] != VERSION:
+        raise RunFolderError(f"{path}: written by another version ({data['version']}; this one writes {VERSION}).")
+    if data.get("digest") != _digest_of_settings(data["settings"]):
+        raise RunFolderError(f"{path}: damaged (it is not what was written); the run cannot be resumed.")
+    return dict(data)
+
+
+def _digest_of_settings(settings: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
 
 
 def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     """Settings of `new` that differ from those of `old`, as text."""
-    return [f"{key}: {old.get(key)!r} in the folder, {new[key]!r} given" for key in new if old.get(key) != new[key]]
+    return [
+        f"{key}: {repr(old[key]) if key in old else 'the default'} in the folder, {new[key]!r} given"
+        for key in new
+        if key not in old or old[key] != new[key]
+    ]
 
 
 def begin(folder: Path, description: Mapping[str, Any], mdp: MDP) -> None:
@@ -102,19 +112,22 @@ def begin(folder: Path, description: Mapping[str, Any], mdp: MDP) -> None:
 
 def write_settings(folder: Path, description: Mapping[str, Any], mdp: MDP) -> None:
     """Write settings.json."""
-    data = {"version": VERSION, "fingerprint": fingerprint(mdp), "settings": dict(description)}
+    plain = dict(description)
+    data = {
+        "version": VERSION, "fingerprint": fingerprint(mdp), "digest": _digest_of_settings(plain), "settings": plain,
+    }  # fmt: skip
     atomic.save_json(folder / "settings.json", data)
 
 
 def check_model(folder: Path, mdp: MDP) -> None:
     """Refuse to go on with a model that is not the one the run began with."""
-    if json.loads((folder / "settings.json").read_text()).get("fingerprint") != fingerprint(mdp):
+    if _read_description(folder).get("fingerprint") != fingerprint(mdp):
         raise RunFolderError(f"{folder}: the model is not the one that this run began with.")
 
 
 def run(
     mdp: MDP,
-    settings: Settings,
+    settings: PolicySettings,
     folder: Path,
     *,
     policy: ArrayLike | None = None,
@@ -124,33 +137,36 @@ def run(
 ) -> PolicyRun:
     """Go on with the run in a folder from its checkpoint, or from the start, to its end.
 
+    Ctrl-C keeps all steps that were done and writes the policy so far.
+
     Args:
         mdp, settings, policy: as for `solve_policy`.
         folder: made by `begin`. description: settings to write anew, where they differ.
         checkpoint_every: seconds between checkpoints (0: after every step).
         observers: called with each new step.
     """
+    settings = settings.for_model(mdp)
     with locked(folder):
-        for left in folder.glob(".*.part"):  # half-written files of a killed process
-            left.unlink(missing_ok=True)
+        small, lumping, first = policy_iteration.reduced(mdp, settings, policy)
+        state = _restore(folder, small, settings) or policy_iteration.first_state(small, settings, first)
+        history = _checked_history(folder / "history.jsonl", state.k)
         if description is not None and read_settings(folder) != dict(description):
             write_settings(folder, description, mdp)
-        small, lumping, first = policy_iteration.reduced(mdp, settings, policy)
-        best_value = optimal_values(small)[0] if settings.optimum else None
-        state = _restore(folder, small, settings) or policy_iteration.first_state(small, settings, first)
-        history = _trim_history(folder / "history.jsonl", state.k)
+        for left in folder.glob(".*.part"):  # half-written files of a killed process
+            left.unlink(missing_ok=True)
+        best_value = best_values(small)[0] if settings.optimum else None
         status = policy_iteration.end_of(settings, state, history[-1]) if history else None
-        inside = False
+        before = _Before.of(state)
         try:
-            with open(folder / "history.jsonl", "a", encoding="utf-8") as log:
+            with _cut_history(folder / "history.jsonl", state.k) as log:
                 last = time.monotonic()
                 while status is None:
-                    inside = True
+                    before = _Before.of(state)
                     step = policy_iteration.advance(small, settings, state, best_value, lumping)
+                    before = _Before(state.k, None, None, 0.0)  # the state is that after the step
+                    history.append(step)
                     log.write(_line(step))
                     log.flush()
-                    history.append(step)
-                    inside = False
                     status = policy_iteration.end_of(settings, state, step)
                     if status is not None or time.monotonic() - last >= checkpoint_every:
                         os.fsync(log.fileno())
@@ -159,9 +175,12 @@ def run(
                     for observe in observers:
                         observe(step)
         except KeyboardInterrupt:
-            status = RunStatus.INTERRUPTED
-            if not inside and len(history) == state.k:  # inside a step, the last checkpoint must do
-                _save(folder, state)
+            status = Status.INTERRUPTED
+            if len(history) >= state.k:  # else it came in the moment between a step and its record
+                before.give_back(state)
+                history = history[: state.k]
+                _save_history(folder / "history.jsonl", history)
+                _save(folder, state, before.kept if before.k == state.k else None)
         except OSError as error:
             raise RunFolderError(
                 f"{folder}: cannot be written ({error.strerror}); the last checkpoint is kept. Free some space and "
@@ -169,46 +188,107 @@ def run(
             ) from None
         small_result = policy_iteration.finish(small, settings, state, history, status, best_value)
         result = policy_iteration.lifted(mdp, lumping, small_result)
-        if status is not RunStatus.INTERRUPTED:
-            _write_result(folder, mdp, result)
+        _write_result(folder, mdp, result)
         return result
+
+
+class _Before(NamedTuple):
+    """What a step changes before it is done: enough to undo a step that was broken off."""
+
+    k: int
+    kept: dict[str, NDArray[Any]] | None  # the transport's state; None where it is that of now
+    rng: Any
+    noise: float
+
+    @classmethod
+    def of(cls, state: LoopState) -> _Before:
+        evaluator = state.operator.evaluator
+        remembered = not state.operator.engine.on_device and evaluator.kept_bytes <= _MOST_REMEMBERED
+        kept = {name: array.copy() for name, array in evaluator.state().items()} if remembered else {}
+        return cls(state.k, kept, state.rng.bit_generator.state, state.noise)
+
+    def give_back(self, state: LoopState) -> None:
+        """Undo what a broken-off step did to the generator."""
+        if self.rng is not None and state.k == self.k:
+            state.rng.bit_generator.state = self.rng
+            state.noise = self.noise
 
 
 def _line(step: Step) -> str:
     return json.dumps(dataclasses.asdict(step)) + "\n"
 
 
+_STEP_TYPES = get_type_hints(Step)
+
+
+def _step_from(data: Any) -> Step:
+    """A step from JSON; raises unless all of its entries are there and are numbers."""
+    if not isinstance(data, dict) or set(data) != set(_STEP_TYPES):
+        raise ValueError("entries are missing")
+    for name, value in data.items():
+        kind = _STEP_TYPES[name]
+        whole = kind is int
+        good = isinstance(value, int if whole else (int, float)) and not isinstance(value, bool)
+        if not good and not (value is None and kind not in (int, float)):
+            raise ValueError(f"{name} is no number")
+    return Step(**data)
+
+
 def read_history(path: Path) -> list[Step]:
     """The whole steps of a history file; a last line cut short is left out."""
     if not path.exists():
         return []
-    steps = []
-    for number, line in enumerate(path.read_bytes().split(b"\n")):
+    steps: list[Step] = []
+    lines = path.read_bytes().split(b"\n")
+    for number, line in enumerate(lines):
         if not line:
             continue
         try:
-            steps.append(Step(**json.loads(line)))
-        except (ValueError, TypeError):
-            if number + 1 < path.read_bytes().count(b"\n"):
+            steps.append(_step_from(json.loads(line)))
+        except (ValueError, TypeError, RecursionError):
+            if number + 1 < len(lines):
                 raise RunFolderError(f"{path}: line {number + 1} is damaged.") from None
             break
     return steps
 
 
-def _trim_history(path: Path, count: int) -> list[Step]:
-    """Keep the first `count` steps of the file, and return them."""
+def _checked_history(path: Path, count: int) -> list[Step]:
+    """The first `count` steps of the file, which must be there."""
     steps = read_history(path)
     if len(steps) < count or any(step.k != k for k, step in enumerate(steps[:count])):
         raise RunFolderError(
             f"{path}: has {len(steps)} steps, the checkpoint is of step {count}; the folder is damaged."
         )
-    lines = path.read_bytes().split(b"\n") if path.exists() else []
-    if path.exists():
-        os.truncate(path, sum(len(line) + 1 for line in lines[:count]))
     return steps[:count]
 
 
-def _save(folder: Path, state: LoopState) -> None:
+@contextmanager
+def _cut_history(path: Path, count: int) -> Iterator[io.TextIOBase]:
+    """The history file, cut after `count` steps, to go on writing."""
+    if path.exists():
+        lines = path.read_bytes().split(b"\n")
+        os.truncate(path, sum(len(line) + 1 for line in lines[:count]))
+    with open(path, "a", encoding="utf-8") as log:
+        yield log
+
+
+def _save_history(path: Path, history: list[Step]) -> None:
+    """Write the whole history: Ctrl-C may have come between a step and its line."""
+    atomic.write_text(path, "".join(_line(step) for step in history))
+
+
+def _digest(arrays: Mapping[str, Any]) -> str:
+    """A hash of all arrays, by which damage shows."""
+    digest = hashlib.sha256()
+    for name in sorted(arrays):
+        array = np.ascontiguousarray(arrays[name])
+        digest.update(f"{name} {array.dtype.str} {array.shape}".encode())
+        digest.update(array.tobytes())
+    return digest.hexdigest()
+
+
+def _save(folder: Path, state: LoopState, kept: Mapping[str, NDArray[Any]] | None = None) -> None:
+    """Write a checkpoint; `kept` stands in for the transport's state where that is of a step that was broken off."""
     partition = state.partition
     arrays = {
         "version": VERSION,
@@ -225,39 +305,81 @@ def _save(folder: Path, state: LoopState) -> None:
         "settled": state.settled,
         "rng": json.dumps(state.rng.bit_generator.state),
     }
-    kept = {f"kept_{name}": array for name, array in state.operator.evaluator.state().items()}
-    atomic.save_arrays(folder / "checkpoint.npz", {**arrays, **kept})
+    remembered = state.operator.evaluator.state() if kept is None else kept
+    arrays.update({f"kept_{name}": array for name, array in remembered.items()})
+    archives.save_arrays(folder / "checkpoint.npz", {**arrays, "digest": _digest(arrays)})
 
 
-def _restore(folder: Path, mdp: MDP, settings: Settings) -> LoopState | None:
+def _restore(folder: Path, mdp: MDP, settings: PolicySettings) -> LoopState | None:
     """The state at the last checkpoint, or None before the first."""
     path = folder / "checkpoint.npz"
     if not path.exists():
         return None
     try:
-        with np.load(path, allow_pickle=False) as archive:
-            data = {name: archive[name] for name in archive.files}
-        operator = metric_operator(
-            mdp.under(data["measured"]), settings.transport, device=settings.device, dtype=settings.dtype
-        )
-        operator.evaluator.load({name[5:]: array for name, array in data.items() if name.startswith("kept_")})
-        rng = np.random.default_rng()
-        rng.bit_generator.state = json.loads(str(data["rng"]))
-        radius, diameter = (float(x) for x in data["extents"])
-        partition = Partition(data["labels"], data["medoids"], radius, diameter)
-        return LoopState(
-            int(data["k"]), data["policy"], data["measured"], operator.engine.to_device(data["distance"]), operator,
-            rng, float(data["noise"]), data["value"], partition, data["abstract_value"], bool(data["settled"]),
-        )  # fmt: skip
-    except (zipfile.BadZipFile, zlib.error, struct.error, ValueError, LookupError, ArithmeticError, TypeError, EOFError,
-            NotImplementedError, RuntimeError, SyntaxError, MemoryError, OSError) as error:  # fmt: skip
+        with reading(path, "a checkpoint", RunFolderError):
+            data = archives.read_arrays(path)
+            return _checked_state(data, mdp, settings)
+    except RunFolderError as error:
+        text = str(error).removeprefix(f"{path}: ")
         raise RunFolderError(
-            f"{path}: damaged ({error}). Delete this file to begin the run again from its first step."
+            f"{path}: damaged ({text.rstrip('.')}). Delete this file to begin the run again from its first step."
         ) from None
 
 
+def _checked_state(data: dict[str, NDArray[Any]], mdp: MDP, settings: PolicySettings) -> LoopState:
+    """The state that a checkpoint holds; raises unless every part of it can be one."""
+    if str(data.pop("digest", "")) != _digest(data):
+        raise RunFolderError("it is not what was written")
+    if int(data["version"]) != VERSION:
+        raise RunFolderError(f"it is of version {data['version']}, and this is {VERSION}")
+    n, wanted = mdp.n_states, np.dtype(settings.dtype)
+    d = data["distance"]
+    if d.shape != (n, n) or d.dtype != wanted:
+        raise RunFolderError(f"its distances are {d.dtype} {d.shape} instead of {wanted} {(n, n)}")
+    if not (np.isfinite(d).all() and (d >= 0.0).all() and np.array_equal(d, d.T)):
+        raise RunFolderError("its distances are not finite, not symmetric, or below 0")
+    for name in ("value", "abstract_value"):
+        if data[name].shape != (n,) or not np.isfinite(data[name].astype(np.float64)).all():
+            raise RunFolderError(f"its {name} is not one finite number per state")
+    k, noise = int(data["k"]), float(data["noise"])
+    if k < 0 or not 0.0 < noise < math.inf:
+        raise RunFolderError("its step or its noise is out of range")
+    rng = np.random.default_rng()
+    rng.bit_generator.state = json.loads(str(data["rng"]))
+    policy, measured = (mdp.check_policy(data[name]) for name in ("policy", "measured"))
+    operator = metric_operator(
+        mdp.under(measured), settings.transport, respect=(), device=settings.device, dtype=settings.dtype
+    )
+    _load_kept(operator, {name[5:]: array for name, array in data.items() if name.startswith("kept_")})
+    return LoopState(
+        k, policy, measured, operator.engine.to_device(d), operator, rng, noise, data["value"],
+        _checked_partition(data, n), data["abstract_value"], bool(data["settled"]),
+    )  # fmt: skip
+
+
+def _checked_partition(data: Mapping[str, NDArray[Any]], n_states: int) -> Partition:
+    labels, medoids = data["labels"].astype(np.int64), data["medoids"].astype(np.int64)
+    radius, diameter = (float(x) for x in data["extents"])
+    inside = labels.shape == (n_states,) and labels.min() >= 0 and labels.max() < len(medoids)
+    inside = inside and medoids.min() >= 0 and medoids.max() < n_states
+    if not inside or (labels[medoids] != np.arange(len(medoids))).any():
+        raise RunFolderError("its classes do not fit the states")
+    return Partition(labels, medoids, radius, diameter)
+
+
+def _load_kept(operator: MetricOperator, kept: Mapping[str, NDArray[Any]]) -> None:
+    """Hand the transport its state of all pairs, where it was kept."""
+    if not kept:
+        return
+    for name, array in operator.evaluator.state().items():
+        there = kept.get(name)
+        if there is None or (array.size and (there.shape != array.shape or there.dtype != array.dtype)):
+            raise RunFolderError(f"what the transport kept ({name}) does not fit the model")
+    operator.evaluator.load(kept)
+
+
 def _write_result(folder: Path, mdp: MDP, result: PolicyRun) -> None:
-    atomic.save_arrays(
+    archives.save_arrays(
         folder / "result.npz",
         {
             "policy": result.policy,

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .aggregation import Partition, class_shares
+from .certificates import Certificate
+from .checks import check_type
 from .kernels.select import Engine, engine, single_thread
 from .model import MDP, Chain
 
@@ -98,13 +101,74 @@ def optimal_backup(mdp: MDP, V: Floats) -> Floats:
     return np.asarray(np.maximum.reduceat(choice_values(mdp, V), mdp.choice_ptr[:-1]))
 
 
+@dataclass(frozen=True, eq=False, repr=False)
+class Values:
+    """Values of all states with their error; as an array it is `value`.
+
+    Attributes: value [S]; certificate: the largest error of an entry.
+    """
+
+    value: Floats
+    certificate: Certificate
+
+    @property
+    def error(self) -> float:
+        return self.certificate.error
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        return np.array(self.value, dtype=dtype, copy=True if copy else None)
+
+    def __len__(self) -> int:
+        return len(self.value)
+
+    def __repr__(self) -> str:
+        low, high = self.value.min(), self.value.max()
+        return f"Values({len(self.value)} states, {low:.6g} to {high:.6g}, error {self.error:.3g})"
+
+
+def _certified(value: Floats, error: float, source: str) -> Values:
+    value.setflags(write=False)
+    return Values(value, Certificate(error, True, source))
+
+
+def evaluate(mdp: MDP, policy: ArrayLike) -> Values:
+    """V^π of a policy.
+
+    Args:
+        mdp: the model. policy: probabilities per choice, or one action per state, as integers or names.
+    """
+    check_type("mdp", mdp, MDP, words="an MDP")
+    value, error = policy_values(mdp.under(policy), np.zeros(mdp.n_states))
+    return _certified(value, error, "Bellman residual of an approximate value function")
+
+
+def optimal_values(mdp: MDP) -> Values:
+    """V*, by policy iteration."""
+    check_type("mdp", mdp, MDP, words="an MDP")
+    value, error = best_values(mdp)
+    return _certified(value, error, "Bellman residual of V^π")
+
+
+def greedy(mdp: MDP, values: ArrayLike | Values) -> Floats:
+    """A policy that is greedy for values, per choice [N]; ties go to the first choice."""
+    check_type("mdp", mdp, MDP, words="an MDP")
+    V = np.asarray(values, np.float64)
+    if V.shape != (mdp.n_states,):
+        raise ValueError(f"values need one entry per state ({mdp.n_states}); got shape {V.shape}.")
+    Q = choice_values(mdp, V)
+    best = np.maximum.reduceat(Q, mdp.choice_ptr[:-1])
+    policy = np.zeros(mdp.n_choices)
+    policy[first_choices(mdp, best[mdp.state_of_choice] <= Q)] = 1.0
+    return policy
+
+
 def first_choices(mdp: MDP, good: NDArray[np.bool_]) -> NDArray[np.int64]:
     """The first good choice of each state [S]; each state must have one."""
     choices = np.flatnonzero(good)
     return np.asarray(choices[np.flatnonzero(np.diff(mdp.state_of_choice[choices], prepend=-1))])
 
 
-def optimal_values(mdp: MDP) -> tuple[Floats, float]:
+def best_values(mdp: MDP) -> tuple[Floats, float]:
     """(V*, a bound on its error) by policy iteration: choices change only where that is clearly better."""
     V = np.zeros(mdp.n_states)
     chosen: NDArray[np.int64] | None = None
@@ -130,6 +194,6 @@ def value_ranges(model: Chain | MDP, discount: float) -> list[tuple[Floats, floa
     """(V, a bound on its error) under a discount: of a chain, or of the best and of the worst policy of an MDP."""
     if isinstance(model, Chain):
         return [policy_values(replace(model, gamma=discount), np.zeros(model.n_states))]
-    best, error = optimal_values(model.with_gamma(discount))
-    worst, other = optimal_values(model.with_gamma(discount).with_rewards(-model.rewards))
+    best, error = best_values(model.with_gamma(discount))
+    worst, other = best_values(model.with_gamma(discount).with_rewards(-model.rewards))
     return [(best, error), (-worst, other)]

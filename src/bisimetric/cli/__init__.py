@@ -5,61 +5,68 @@ Exit status: 0 where the answer meets its tolerance, 1 where it does not, 2 for 
 
 from __future__ import annotations
 
+import os
 import sys
+import warnings
 from collections.abc import Sequence
 
 from cyclopts import App, CycloptsError
 
 from .. import __version__
 from ..kernels.select import DeviceError
-from .inputs import BadInputError, say
+from .aggregate import aggregate
+from .examples import epilogue
+from .info import bench, info
 from .interrupts import watched
 from .lump import convert, lump
-from .metric import bench, info, metric
+from .metric import metric
 from .paper import paper
-from .solve import aggregate, solve
-
-_EPILOGUE = """
-Examples:
-
-  bisimetric solve
-  bisimetric solve problem:staircase --eps 0.04 --alpha decay:0.8,0.01 --out run
-  bisimetric metric problem:chain --policy uniform -o d.npz
-  bisimetric solve gym:Taxi-v3 --gamma 0.99 --out taxi
-  bisimetric metric problem:gridworld?copies=3 --match labels
-  bisimetric lump model.drn --match hausdorff -o quotient.drn --map classes.csv
-  bisimetric aggregate d.npz --eps 0.1
-  bisimetric paper run all --profile quick
-"""
+from .solve import solve
+from .words import BadInputError, complain, say
 
 app = App(
     name="bisimetric",
     help="Bisimulation metrics of finite MDPs, with their errors, and policies from them.",
-    help_epilogue=_EPILOGUE,
+    help_epilogue=epilogue("solve") + "\nMore examples: bisimetric COMMAND --help\n",
     version=__version__,
     help_format="plaintext",
     suppress_keyboard_interrupt=False,
 )
-for command in (solve, metric, lump, aggregate, convert, info, bench, paper):
-    app.command(command)
+for command in (solve, metric, lump, aggregate, convert, info, bench):
+    app.command(command, help_epilogue=epilogue(command.__name__))
+app.command(paper)
 
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command; returns its exit status."""
     try:
-        with watched():
+        with warnings.catch_warnings(), watched():
+            warnings.showwarning = _say_warning  # type: ignore[assignment]
             result = app(list(arguments), exit_on_error=False, print_error=False, result_action="return_value")
+            if sys.stdout is not None:
+                sys.stdout.flush()
         return int(result or 0)
-    except CycloptsError as error:
-        say("bisimetric: " + " ".join(str(error).split()))
-    except (BadInputError, ValueError, OSError, DeviceError) as error:
-        say("bisimetric: " + " ".join(str(error).split()))
+    except BrokenPipeError:  # whoever read the results has seen enough
+        _no_more_output()
+        return 141
+    except (CycloptsError, BadInputError, ValueError, TypeError, OSError, DeviceError) as error:
+        complain(error)
     except KeyboardInterrupt:
         say("bisimetric: interrupted")
         return 130
     except MemoryError:
-        say("bisimetric: out of memory; see bisimetric info MODEL, and try --no-keep or --dtype float32")
+        say("bisimetric: out of memory; see bisimetric info MODEL, and try --no-remember or --dtype float32")
     return 2
+
+
+def _say_warning(message: Warning | str, *_: object) -> None:
+    """Warnings are lines for people."""
+    say(f"bisimetric: {message}")
+
+
+def _no_more_output() -> None:
+    """Nothing may be flushed into a closed pipe when the process ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 def main() -> None:

@@ -1,78 +1,19 @@
-"""What commands share: reading their arguments, checking outputs, printing."""
+"""What commands share: transports, policies, outputs."""
 
 from __future__ import annotations
 
-import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
+from .words import BadInputError
+
 if TYPE_CHECKING:
     from ..model import MDP
     from ..transport import Transport
 
-Model = Annotated[
-    str,
-    Parameter(help="A model file, problem:NAME?argument=value&…, or gym:ENV."),
-]
 Json = Annotated[bool, Parameter(negative="", help="Print one machine-readable object.")]
-
-
-class BadInputError(Exception):
-    """A mistake in what the user gave: one line, exit status 2."""
-
-
-Gamma = Annotated[float | None, Parameter(help="Discount, for models that have none of their own (or to change it).")]
-Reward = Annotated[str | None, Parameter(help="Reward model to use, or none for no rewards (default: the first).")]
-Costs = Annotated[bool | None, Parameter(negative="", help="The rewards are costs: change their sign.")]
-Constants = Annotated[str | None, Parameter(help="Constants of a PRISM-language or JANI model, such as K=2,N=3.")]
-
-
-def load_model(
-    spec: str, gamma: float | None = None, reward: str | None = None, costs: bool | None = None,
-    constants: str | None = None,
-) -> MDP:  # fmt: skip
-    """The model behind a MODEL argument: problem:…, gym:…, or a file."""
-    from .. import formats
-
-    kind, colon, rest = spec.partition(":")
-    if kind == "problem" and colon:
-        from .. import problems
-
-        mdp = problems.from_spec(rest)
-        mdp = mdp if gamma is None else mdp.with_gamma(gamma)
-    elif kind == "gym" and colon:
-        mdp = _load_gym(rest, gamma)
-    else:
-        if not Path(spec).exists():
-            raise BadInputError(f"{spec}: no such file (generated models are written problem:NAME or gym:ENV).")
-        mdp = formats.read(spec, gamma, constants=constants or "")
-    if reward is not None:
-        mdp = mdp.with_reward(None if reward == "none" else reward)
-    return mdp.with_rewards(-mdp.rewards) if costs else mdp
-
-
-def any_discount(spec: str, gamma: float | None) -> float | None:
-    """A discount for work that does not depend on it, where the model has none and none was given."""
-    has_one = spec.startswith("problem:") or spec.endswith(".npz")
-    return gamma if gamma is not None or has_one else 0.9
-
-
-def _load_gym(text: str, gamma: float | None) -> MDP:
-    from urllib.parse import parse_qsl
-
-    from .. import formats
-
-    name, _, query = text.partition("?")
-    if gamma is None:
-        raise BadInputError(f"gym:{name}: Gymnasium environments have no discount; give --gamma.")
-    options: dict[str, Any] = {}
-    for key, value in parse_qsl(query):
-        lowered = value.lower()
-        options[key] = lowered == "true" if lowered in ("true", "false") else int(value) if value.isdigit() else value
-    return formats.from_gymnasium(name, gamma, **options)
 
 
 def parse_transport(text: str) -> Transport:
@@ -113,28 +54,41 @@ def parse_transport(text: str) -> Transport:
 
 def load_policy(text: str, mdp: MDP) -> Any:
     """A policy per choice: the word uniform, or a .npy, .npz (entry policy) or text file."""
-    import numpy as np
-
     if text == "uniform":
         return mdp.uniform_policy()
     import warnings
-    import zipfile
 
+    from ..archives import read_array, read_arrays
+    from ..damage import DamagedFileError, reading
+
+    path = Path(text)
+    with reading(path, "a policy"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # an empty text file: check_policy says it better
+        if path.suffix == ".npz":
+            arrays = read_arrays(path)
+            if "policy" not in arrays:
+                raise DamagedFileError(f"{path}: has no entry 'policy'.")
+            policy = arrays["policy"]
+        elif path.suffix == ".npy":
+            policy = read_array(path.read_bytes(), path)
+        else:
+            policy = _read_text_policy(path)
     try:
-        with open(text, "rb") as stream, warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # an empty text file: check_policy says it better
-            if text.endswith((".npy", ".npz")):
-                loaded = np.load(stream, allow_pickle=False)
-                policy = loaded["policy"] if text.endswith(".npz") else loaded
-            else:
-                policy = np.loadtxt(stream, delimiter="," if text.endswith(".csv") else None)
-    except KeyError:
-        raise BadInputError(f"{text}: has no entry 'policy'.") from None
-    except OSError as error:
-        raise BadInputError(f"{text}: {error.strerror or error}.") from None
-    except (ValueError, EOFError, IndexError, zipfile.BadZipFile) as error:
-        raise BadInputError(f"{text}: not a readable policy ({error}).") from None
-    return mdp.check_policy(policy)
+        return mdp.check_policy(policy)
+    except ValueError as error:
+        raise BadInputError(f"{text}: {error}") from None
+
+
+def _read_text_policy(path: Path) -> Any:
+    """Numbers, or names of actions one a line."""
+    import numpy as np
+
+    words = path.read_text(encoding="utf-8").replace(",", " ").split("\n")
+    rows = [line.split() for line in words if line.strip() and not line.lstrip().startswith("#")]
+    try:
+        return np.array([[float(word) for word in row] for row in rows]).squeeze() if rows else np.empty(0)
+    except ValueError:
+        return np.array([line.strip() for line in words if line.strip()], dtype=str)
 
 
 def check_output(path: Path) -> None:
@@ -143,6 +97,8 @@ def check_output(path: Path) -> None:
 
     if path.is_dir():
         raise BadInputError(f"{path}: is a folder.")
+    if path.exists() and not path.is_file():
+        return  # a pipe or a device
     try:
         with tempfile.TemporaryFile(dir=path.parent):
             pass
@@ -150,20 +106,16 @@ def check_output(path: Path) -> None:
         raise BadInputError(f"{path}: cannot be written ({error.strerror}).") from None
 
 
-def say(text: str) -> None:
-    """A line to the user beside the results."""
-    print(text, file=sys.stderr, flush=True)
+def aggregation_rule(eps: float | None, rule: str | None, k: int | None, seed: int) -> Any:
+    """The rule of aggregation that was asked for; None where none was."""
+    from ..aggregation import EpsilonCover, KMedoids
 
-
-def print_json(facts: dict[str, Any]) -> None:
-    """One machine-readable object."""
-    print(json.dumps(facts))
-
-
-def readable_bytes(count: float) -> str:
-    """A size in the unit that fits."""
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if count < 1024:
-            return f"{count:.4g} {unit}"
-        count /= 1024
-    return f"{count:.4g} TiB"
+    if eps is not None and k is not None:
+        raise BadInputError("give --eps or --k, not both.")
+    if k is not None:
+        if rule is not None:
+            raise BadInputError("--rule is for --eps; --k makes classes by k-medoids.")
+        return KMedoids(k, seed)
+    if eps is None and rule is None:
+        return None
+    return EpsilonCover(eps) if rule is None else EpsilonCover(eps, rule)

@@ -38,6 +38,8 @@ def watched() -> Iterator[None]:
 
 
 def check() -> None:
-    """Raise KeyboardInterrupt where Ctrl-C was pressed before."""
+    """Raise KeyboardInterrupt where Ctrl-C was pressed before, once."""
+    global _pressed
     if _pressed:
+        _pressed = False
         raise KeyboardInterrupt

@@ -3,23 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from .inputs import (
-    BadInputError,
-    Constants,
-    Costs,
-    Gamma,
-    Json,
-    Model,
-    Reward,
-    any_discount,
-    check_output,
-    load_model,
-    print_json,
-)
+from .inputs import Json, check_output
+from .models import NO_OPTIONS, Model, ModelOptions, load
+from .words import BadInputError, print_json, print_rows
 
 if TYPE_CHECKING:
     from ..lumping import Lumping
@@ -29,105 +19,124 @@ if TYPE_CHECKING:
 def lump(
     model: Model,
     *,
+    options: ModelOptions = NO_OPTIONS,
     match: str = "labels",
-    keep: str | None = None,
+    respect: str | None = None,
     tol: float = 1e-9,
-    gamma: Gamma = None,
-    reward: Annotated[str | None, Parameter(help="Reward model to respect, none, or all (default: the first).")] = None,
-    costs: Costs = None,
-    constants: Constants = None,
     output: Annotated[Path | None, Parameter(name=["--output", "-o"])] = None,
     map: Path | None = None,
     json: Json = False,
 ) -> int:
     """Find the exact bisimulation classes of a model.
 
+    The quotient keeps the reward models and labels that its classes respect, and no others. --reward all respects all
+    reward models.
+
     Args:
         match: labels (choices by position or name) or hausdorff (choices as sets).
-        keep: labels of states to respect, separated by commas (default: all but init and deadlock).
+        respect: labels of states to respect, separated by commas (default: all but init and deadlock).
         tol: numbers that round to the same multiple of this are equal.
         output: write the quotient model to this file (.drn, .npz, .tra, .csv).
         map: write the class of each state to this CSV file.
     """
-    from .. import formats
+    from dataclasses import replace
+
+    from .. import atomic, formats
     from ..lumping import lump as find_classes
+    from ..lumping import respected_labels
 
     for path in (output, map):
         if path is not None:
             check_output(path)
-    if output is not None and output.suffix not in formats.WRITABLE:
-        raise BadInputError(
-            f"{output}: cannot write the ending {output.suffix!r}; known: {', '.join(formats.WRITABLE)}."
-        )
-    # Classes do not depend on the discount, so a model without one needs none.
-    mdp = load_model(model, any_discount(model, gamma), None if reward == "all" else reward, costs, constants)
-    names = None if keep is None else [name for name in keep.split(",") if name]
-    lumping = find_classes(mdp, match, keep=names, rewards="all" if reward == "all" else "current", tol=tol)
-    quotient = lumping.quotient
-    assert quotient is not None
     if output is not None:
-        formats.write(quotient, output)
+        _check_ending(output)
+    every = options.reward == "all"
+    # Classes do not depend on the discount, so a model without one needs none, unless the quotient is to have it.
+    wanted = output is not None and output.suffix == ".npz"
+    loaded = load(model, replace(options, reward=None) if every else options, whole=every, discount=wanted)
+    mdp = loaded.mdp
+    names = None if respect is None else [name for name in respect.split(",") if name]
+    matching: Any = match
+    lumping = find_classes(mdp, matching, respect=names, rewards="all" if every else "current", tol=tol)
+    files: dict[Path, atomic.Fill] = {}
     if map is not None:
-        write_map(map, mdp, lumping)
+        files[map] = atomic.text_filler(class_table(mdp, lumping))
+    atomic.write_all(files)
+    if output is not None:
+        formats.write(lumping.quotient, output)
     facts = {
         "model": model,
         "match": match,
+        "reward": "all" if every else loaded.reward,
+        "gamma": loaded.gamma,
+        "respected": list(respected_labels(mdp, names)),
         "states": mdp.n_states,
         "choices": mdp.n_choices,
         "classes": lumping.n_classes,
-        "quotient_choices": quotient.n_choices,
+        "quotient_choices": lumping.quotient.n_choices,
+        "quotient_reward_models": list(lumping.quotient.reward_models),
+        "quotient_labels": list(lumping.quotient.state_labels),
         "largest_class": int(lumping.sizes.max()),
         "output": None if output is None else str(output),
         "map": None if map is None else str(map),
     }
     if json:
         print_json(facts)
-    else:
-        print(f"states   {mdp.n_states}")
-        print(f"choices  {mdp.n_choices}")
-        print(f"classes  {lumping.n_classes} (the largest has {lumping.sizes.max()} states)")
-        for path in (output, map):
-            if path is not None:
-                print(f"written  {path}")
+        return 0
+    rows: dict[str, Any] = {
+        "states": mdp.n_states,
+        "choices": mdp.n_choices,
+        "reward": facts["reward"] or "none",
+        "labels": ", ".join(respected_labels(mdp, names)) or "none respected",
+        "classes": f"{lumping.n_classes} (the largest has {lumping.sizes.max()} states)",
+    }
+    if output is not None:
+        rows["written"] = output
+    if map is not None:
+        rows["map"] = map
+    print_rows(rows)
     return 0
 
 
-def write_map(path: Path, mdp: MDP, lumping: Lumping) -> None:
+def _check_ending(output: Path) -> None:
+    from .. import formats
+
+    if output.suffix not in formats.WRITABLE:
+        raise BadInputError(
+            f"{output}: cannot write the ending {output.suffix!r}; known: {', '.join(formats.WRITABLE)}."
+        )
+
+
+def class_table(mdp: MDP, lumping: Lumping) -> str:
     """state, name, class, representative."""
     import csv
     import io
-
-    from .. import atomic
 
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
     table.writerow(["state", "name", "class", "representative"])
     for s, k in enumerate(lumping.labels):
         table.writerow([s, mdp.name_of(s), k, lumping.medoids[k]])
-    atomic.write_text(path, text.getvalue())
+    return text.getvalue()
 
 
 def convert(
     model: Model,
     output: Annotated[Path, Parameter(help="File to write (.npz, .drn, .tra, .csv).")],
     *,
-    gamma: Gamma = None,
-    reward: Reward = None,
-    costs: Costs = None,
-    constants: Constants = None,
+    options: ModelOptions = NO_OPTIONS,
 ) -> int:
-    """Write a model in another format."""
+    """Write a model in another format, with all its reward models and labels."""
+    from dataclasses import replace
+
     from .. import formats
 
     check_output(output)
-    if output.suffix not in formats.WRITABLE:
-        raise BadInputError(
-            f"{output}: cannot write the ending {output.suffix!r}; known: {', '.join(formats.WRITABLE)}."
-        )
-    if output.suffix != ".npz":
-        gamma = any_discount(model, gamma)  # only .npz files hold one
-    mdp = load_model(model, gamma, reward, costs, constants)
+    _check_ending(output)
+    # Only .npz files hold a discount; tables hold one reward.
+    loaded = load(model, options, whole=output.suffix != ".csv", discount=output.suffix == ".npz")
+    mdp = replace(loaded.mdp, reward_models={}) if options.reward == "none" else loaded.mdp
     formats.write(mdp, output)
-    print(f"{mdp!r}")
+    print(f"{loaded.mdp.n_states} states, {loaded.mdp.n_choices} choices, reward {loaded.reward or 'none chosen'}")
     print(f"written {output}")
     return 0

@@ -1,8 +1,7 @@
-"""bisimetric metric, info and bench."""
+"""bisimetric metric."""
 
 from __future__ import annotations
 
-import json as json_format
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,37 +9,22 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from . import interrupts
-from .inputs import (
-    BadInputError,
-    Constants,
-    Costs,
-    Gamma,
-    Json,
-    Model,
-    Reward,
-    any_discount,
-    check_output,
-    load_model,
-    load_policy,
-    parse_transport,
-    print_json,
-    readable_bytes,
-)
+from .inputs import Json, check_output, load_policy, parse_transport
+from .models import NO_OPTIONS, Loaded, Model, ModelOptions, load
+from .words import BadInputError, print_json, print_rows, say
 
 if TYPE_CHECKING:
     from ..metric import MetricSolution, Progress
-    from ..model import MDP
-    from ..operators import MetricOperator
 
 
 class _Bar:
     """A progress bar on a terminal, silence elsewhere. The error falls by about c_T a sweep."""
 
-    def __init__(self, tol: float) -> None:
+    def __init__(self, tol: float, quiet: bool) -> None:
         self.tol, self.first = tol, 0.0
         self.bar: Any = None
         self.task: Any = None
-        if sys.stderr.isatty():
+        if not quiet and sys.stderr is not None and sys.stderr.isatty():
             from rich.console import Console
             from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
@@ -72,229 +56,154 @@ class _Bar:
 def metric(
     model: Model,
     *,
+    options: ModelOptions = NO_OPTIONS,
     transport: str = "exact",
     policy: str | None = None,
     match: str | None = None,
-    gamma: Gamma = None,
-    reward: Reward = None,
-    costs: Costs = None,
-    constants: Constants = None,
+    respect: str | None = None,
     tol: float = 1e-6,
     reward_weight: float = 1.0,
     transition_weight: float | None = None,
     max_sweeps: int = 100_000,
     dtype: str = "float64",
     device: str = "cpu",
-    warm_state: bool = True,
+    remember: bool = True,
     lump: bool | None = None,
     output: Annotated[Path | None, Parameter(name=["--output", "-o"])] = None,
+    resume: Annotated[bool, Parameter(negative="")] = False,
+    checkpoint_every: float = 60.0,
     json: Json = False,
 ) -> int:
     """Compute a bisimulation metric.
 
     Give --policy for the metric of a policy, or --match for the metric of the MDP itself. Without either, the
-    metric of the uniform policy is computed.
+    metric of the uniform policy is computed. With --output the work is kept now and then in a checkpoint beside it,
+    and after Ctrl-C; the same command with --resume goes on from there, to the same result.
 
     Args:
         transport: exact[:p], sinkhorn:REG, kl:RADIUS or independent[:p]; more settings as ,name=value.
-        policy: "uniform", or a file with one probability per choice (.npy, .npz entry "policy", .csv, .txt).
+        policy: "uniform", or a file with one probability per choice or one action per state (.npy, .npz entry
+            "policy", .csv, .txt).
         match: labels (actions of the same name) or hausdorff (choices as sets).
+        respect: labels of states that keep states apart, separated by commas (default: all but init and deadlock).
         tol: largest error of the answer.
         reward_weight: c_R, the weight of reward differences.
         transition_weight: c_T in [0, 1), the weight of the next states (default: the discount).
         max_sweeps: give up after this many sweeps.
         dtype: float64 or float32.
         device: cpu, or cuda for one GPU (needs the extra gpu).
-        warm_state: keep the solver's state of each pair between sweeps (faster, more memory).
+        remember: keep the solver's state of each pair between sweeps (faster, more memory).
         lump: merge bisimilar states first (default: where that is exact).
         output: write distance, error and settings to this .npz file.
+        resume: go on from the checkpoint of --output.
+        checkpoint_every: seconds between checkpoints.
     """
+    from ..metric import MetricSolution, solve_metric
+
     if policy is not None and match is not None:
         raise BadInputError("give --policy (metric of a policy) or --match (metric of the MDP), not both.")
+    if resume and output is None:
+        raise BadInputError("--resume needs the --output that it goes on with.")
+    if not checkpoint_every >= 0.0:
+        raise BadInputError(f"--checkpoint-every must be a number of seconds, at least 0; got {checkpoint_every}.")
     way = parse_transport(transport)
-    mdp = load_model(model, gamma, reward, costs, constants)
-    subject = mdp if match is not None else mdp.under(load_policy(policy or "uniform", mdp))
     if output is not None:
         check_output(output)
-    from ..metric import solve_metric
-
-    with _Bar(tol) as bar:
-        solution = solve_metric(
-            subject, way, match=match, reward_weight=reward_weight, transition_weight=transition_weight, tol=tol,
-            max_sweeps=max_sweeps, dtype=dtype, device=device, warm_state=warm_state, lump=lump, progress=bar,
-        )  # fmt: skip
-    settings = {
-        "model": model, "transport": repr(way), "match": match or "chain", "policy": policy if match is None else None,
-        "gamma": mdp.gamma,
-        "reward": reward,
-        "costs": bool(costs),
-        "tol": tol, "reward_weight": reward_weight, "transition_weight": solution.warm.operator.c_T, "dtype": dtype,
+    loaded = load(model, options)
+    subject: Any = loaded.mdp if match is not None else loaded.mdp.under(load_policy(policy or "uniform", loaded.mdp))
+    _check_memory(subject, way, match, device, dtype, remember)
+    saved = None if output is None else _checkpoint_of(output)
+    start = MetricSolution.load(saved) if resume and saved is not None and saved.exists() else None
+    if resume and start is None:
+        raise BadInputError(f"{saved}: no checkpoint to resume from.")
+    arguments: Any = {
+        "match": match, "reward_weight": reward_weight, "transition_weight": transition_weight, "tol": tol,
+        "respect": None if respect is None else [name for name in respect.split(",") if name],
+        "max_sweeps": max_sweeps, "dtype": dtype, "device": device, "remember": remember, "lump": lump,
     }  # fmt: skip
-    if output is not None:
-        _save_metric(output, solution, settings, mdp)
-    _report_metric(solution, settings, output, json)
-    return _exit_status(solution)
+
+    def keep(solution: MetricSolution) -> None:
+        assert saved is not None
+        solution.save(saved, restart=True)
+
+    with _Bar(tol, json) as bar:
+        solution = solve_metric(
+            subject, way, start=start, on_progress=bar, on_checkpoint=keep if saved is not None else None,
+            checkpoint_every=checkpoint_every, **arguments,
+        )  # fmt: skip
+    before = start.sweeps if start is not None else 0
+    return _report(solution, loaded, model, policy, output, saved, before, json)
 
 
-def _exit_status(solution: MetricSolution) -> int:
-    from ..metric import Status
-
-    return 0 if solution.converged else 130 if solution.status is Status.INTERRUPTED else 1
+def _checkpoint_of(output: Path) -> Path:
+    return output.with_name(f"{output.name}.checkpoint")
 
 
-def _save_metric(path: Path, solution: MetricSolution, settings: dict[str, Any], mdp: MDP) -> None:
-    import numpy as np
+def _check_memory(subject: Any, way: Any, match: str | None, device: str, dtype: str, remember: bool) -> None:
+    """Refuse what will not fit before it starts."""
+    from ..operators.plan import check_fits
 
-    from ..atomic import save_arrays
-
-    arrays: dict[str, Any] = {
-        "format": "bisimetric-metric",
-        "version": 1,
-        "distance": solution.distance,
-        "error": solution.error,
-        "rigorous": solution.certificate.rigorous,
-        "source": solution.certificate.source,
-        "status": solution.status.name,
-        "settings": json_format.dumps(settings),
-    }
-    if mdp.state_names is not None:
-        arrays["state_names"] = np.array(mdp.state_names, dtype=str)
-    if mdp.classes is not None:
-        arrays["classes"] = mdp.classes
-    try:
-        save_arrays(path, arrays)
-    except OSError as error:
-        raise BadInputError(f"{path}: cannot be written ({error.strerror}).") from None
+    if device == "cpu":  # a device tells itself
+        check_fits(subject, way, match, dtype, remember)
 
 
-def _report_metric(solution: MetricSolution, settings: dict[str, Any], output: Path | None, as_json: bool) -> None:
+def _report(
+    solution: MetricSolution, loaded: Loaded, model: str, policy: str | None, output: Path | None, saved: Path | None,
+    before: int, json: bool,
+) -> int:  # fmt: skip
+    from ..status import Status
+
+    interrupted = solution.status is Status.INTERRUPTED
+    if output is not None and saved is not None:
+        if solution.converged:
+            solution.save(output, **_extra(loaded))
+            saved.unlink(missing_ok=True)
+        else:  # what can be gone on from is kept beside the answer so far
+            solution.save(saved, restart=True)
+            solution.save(output, **_extra(loaded))
+    asked = solution.question
     d = solution.distance
     facts = {
-        **settings,
-        "states": len(d),
-        "status": solution.status.name,
-        "error": solution.error,
-        "rigorous": solution.certificate.rigorous,
-        "source": solution.certificate.source,
-        "sweeps": solution.sweeps,
-        "seconds": solution.seconds,
-        "largest_distance": float(d.max()),
+        "model": model, **asked.describe(), **loaded.facts(), "policy": policy if asked.match == "chain" else None,
+        "states": len(d), "status": solution.status.name, "error": solution.error,
+        "rigorous": solution.certificate.rigorous, "source": solution.certificate.source,
+        "sweeps": before + solution.sweeps, "seconds": solution.seconds, "largest_distance": float(d.max()),
+        "largest_possible": solution.largest, "notes": list(solution.notes),
         "output": None if output is None else str(output),
-    }
-    if as_json:
-        print_json(facts)
-        return
-    print(f"states    {len(d)}")
-    print(f"transport {settings['transport']}")
-    print(f"distances up to {d.max():.6g} (largest possible {solution.largest:.6g})")
-    print(f"error     {solution.certificate}")
-    print(f"work      {solution.sweeps} sweeps, {solution.seconds:.2f} s")
-    print(f"status    {solution.status.value}")
-    if output is not None:
-        print(f"written   {output}")
-
-
-def info(
-    model: Model,
-    *,
-    gamma: Gamma = None,
-    reward: Reward = None,
-    costs: Costs = None,
-    constants: Constants = None,
-    json: Json = False,
-) -> int:
-    """Describe a model: sizes, successors, rewards, and what a metric would cost in time and memory."""
-    from ..operators import metric_operator
-    from ..transport import Exact
-
-    mdp = load_model(model, any_discount(model, gamma), reward, costs, constants)
-    sizes, counts = mdp.rows.sizes, mdp.choice_ptr[1:] - mdp.choice_ptr[:-1]
-    chain = mdp.under(mdp.uniform_policy())
-    operator = metric_operator(chain, Exact(), warm_state=False)
-    kept = Exact().kept_size(operator.family)
-    sweep_seconds = _sample_sweep(operator)
-    pairs = mdp.n_states * (mdp.n_states - 1) // 2
-    facts = {
-        "model": model,
-        "states": mdp.n_states,
-        "choices": mdp.n_choices,
-        "choices_per_state": [int(counts.min()), int(counts.max())],
-        "transitions": int(mdp.rows.probs.size),
-        "successors_per_choice": [int(sizes.min()), round(float(sizes.mean()), 3), int(sizes.max())],
-        "single_successor_choices": int((sizes == 1).sum()),
-        "gamma": mdp.gamma,
-        "reward_range": list(mdp.reward_range),
-        "reward_span": mdp.reward_span,
-        "actions": len(mdp.label_names),
-        "known_classes": None if mdp.classes is None else len(set(mdp.classes.tolist())),
-        "pairs": pairs,
-        "metric_bytes": 2 * 8 * mdp.n_states**2,
-        "kept_bytes_uniform_policy": kept,
-        "seconds_a_cold_sweep_uniform_policy": sweep_seconds,
-    }
+    }  # fmt: skip
     if json:
         print_json(facts)
-        return 0
-    print(f"states       {mdp.n_states}")
-    print(f"choices      {mdp.n_choices} ({counts.min()} to {counts.max()} a state, {len(mdp.label_names)} labels)")
-    print(f"transitions  {mdp.rows.probs.size}")
-    print(f"successors   {sizes.min()} to {sizes.max()} a choice, {sizes.mean():.3g} on average")
-    print(f"rewards      {mdp.reward_range[0]:g} to {mdp.reward_range[1]:g} (span {mdp.reward_span:g})")
-    print(f"gamma        {mdp.gamma:g}")
-    if mdp.classes is not None:
-        print(f"known classes {facts['known_classes']}")
-    print(f"a metric     {pairs} pairs of states; {readable_bytes(2 * 8 * mdp.n_states**2)} for distances and costs,")
-    print(f"             {readable_bytes(kept)} kept by exact transport under the uniform policy,")
-    print(f"             about {sweep_seconds:.2g} s for its first sweeps on this machine, less for later ones")
-    return 0
+    else:
+        what = {"chain": f"policy {policy or 'uniform'}", "labels": "actions by label", "hausdorff": "choices as sets"}
+        rows = {
+            "states": len(d),
+            "metric": f"{asked.transport}, {what[asked.match]}",
+            "reward": loaded.reward or "none",
+            "discount": f"{asked.gamma:g}, c_R = {asked.reward_weight:g}, c_T = {asked.transition_weight:g}",
+            "labels": ", ".join(asked.respected) or "none respected",
+            "distances": f"up to {d.max():.6g} (largest possible {solution.largest:.6g})",
+            "error": str(solution.certificate),
+            "work": f"{before + solution.sweeps} sweeps, {solution.seconds:.2f} s",
+            "status": solution.status.value + (f"; {solution.status.command}" if solution.status.command else ""),
+        }
+        for k, note in enumerate(solution.notes):
+            rows[f"note{k + 1 if len(solution.notes) > 1 else ''}"] = note
+        if output is not None:
+            rows["written"] = str(output)
+        print_rows(rows)
+    if interrupted:
+        how = f"go on with the same command and --resume ({saved})" if saved is not None else "nothing was written"
+        say(f"bisimetric: interrupted; {how}")
+    return 0 if solution.converged else 130 if interrupted else 1
 
 
-def _sample_sweep(operator: MetricOperator) -> float:
-    """Seconds of a cold sweep over all pairs, from a sample of rows timed on this machine."""
-    import time
-
+def _extra(loaded: Loaded) -> dict[str, Any]:
+    """What is known of the states, beside the distances."""
     import numpy as np
 
-    from ..kernels.select import threads
-
-    n = operator.n_states
-    d = np.abs(np.subtract.outer(operator.model.rewards, operator.model.rewards)) + 1.0
-    np.fill_diagonal(d, 0.0)
-    operator.evaluator.prepare(d, 1.0)
-    operator.evaluator.block(0, n - 1, n, np.zeros((1, n)))  # compiled before anything is timed
-    rng = np.random.default_rng(0)
-    pairs, spent = 0, 0.0
-    for row in rng.permutation(n):
-        began = time.perf_counter()
-        operator.evaluator.block(0, int(row), int(row) + 1, np.zeros((1, n)))
-        spent += time.perf_counter() - began
-        pairs += n - 1 - int(row)
-        if spent > 0.3:
-            break
-    return spent / max(pairs, 1) * (n * (n - 1) / 2) / threads()
-
-
-def bench(*, quick: Annotated[bool, Parameter(negative="")] = False, json: Json = False) -> int:
-    """Measure the kernels on this machine, after checking their results against the reference.
-
-    Args:
-        quick: smaller problems.
-    """
-    from ..bench import run_benchmarks
-
-    rows, correct = run_benchmarks(quick=quick)
-    if json:
-        print_json({"correct": correct, "rows": rows})
-    else:
-        from rich.console import Console
-        from rich.table import Table
-
-        table = Table(
-            "work", "states", "sweeps", "seconds", "µs a pair and sweep", "kept MiB", title="bisimetric bench"
-        )
-        for row in rows:
-            table.add_row(row["work"], str(row["states"]), str(row["sweeps"]), f"{row['seconds']:.3f}",
-                          f"{row['us_per_pair']:.3f}", f"{row['kept_mib']:.1f}")  # fmt: skip
-        Console().print(table)
-        print("results agree with the reference" if correct else "results DO NOT agree with the reference")
-    return 0 if correct else 1
+    extra: dict[str, Any] = {}
+    if loaded.mdp.state_names is not None:
+        extra["state_names"] = np.array(loaded.mdp.state_names, dtype=str)
+    if loaded.mdp.classes is not None:
+        extra["classes"] = loaded.mdp.classes
+    return extra

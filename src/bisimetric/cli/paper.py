@@ -12,25 +12,17 @@ from cyclopts import App, Parameter
 
 from .. import __version__
 from . import interrupts
-from .inputs import BadInputError, Json, print_json, say
+from .examples import epilogue
+from .inputs import Json
+from .words import BadInputError, print_json, say
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from ..paper.jobs import Job
 
-_EPILOGUE = """
-Examples:
-
-  bisimetric paper list
-  bisimetric paper run all --profile quick --out results
-  bisimetric paper run alpha-ablation budget --profile full --out full --workers 8
-  bisimetric paper run alpha-ablation --rule diameter --concentration 1/N --out authors
-  bisimetric paper report results
-"""
-
 paper = App(
-    name="paper", help="Rerun the paper's experiments and check its claims.", help_epilogue=_EPILOGUE,
+    name="paper", help="Rerun the paper's experiments and check its claims.", help_epilogue=epilogue("paper"),
     help_format="plaintext",
 )  # fmt: skip
 

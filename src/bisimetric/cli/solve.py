@@ -1,62 +1,77 @@
-"""bisimetric solve and aggregate."""
+"""bisimetric solve."""
 
 from __future__ import annotations
 
 import hashlib
 import sys
 import time
-import zipfile
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
+from ..policy_run import PolicySettings
 from . import interrupts
-from .inputs import (
-    BadInputError,
-    Constants,
-    Costs,
-    Gamma,
-    Json,
-    Reward,
-    check_output,
-    load_model,
-    load_policy,
-    parse_transport,
-    print_json,
-    say,
-)
+from .inputs import Json, aggregation_rule, load_policy, parse_transport
+from .models import NO_OPTIONS, Loaded, ModelOptions, load
+from .words import BadInputError, print_json, print_table, say
 
 if TYPE_CHECKING:
-    from ..aggregation import Aggregation
-    from ..model import MDP
-    from ..policy_run import PolicyRun, Settings, Step
+    from ..policy_run import PolicyRun, Step
     from ..schedules import StepSize
 
-# Settings of a run as text, with the values used where none are given.
-_DEFAULTS: dict[str, Any] = {
-    "model": "problem:chain",
-    "gamma": None,
-    "reward": None,
-    "costs": False,
-    "constants": None,
-    "transport": "exact",
-    "eps": 0.1,
-    "rule": "radius",
-    "k": None,
-    "alpha": "decay:0.8,0.015625",
-    "sweeps": 28,
-    "naive": False,
-    "noise": "none",
-    "steps": 500,
-    "target": None,
-    "seed": 0,
-    "policy": "uniform",
-    "optimum": True,
-    "lump": None,
-    "device": "cpu",
-    "dtype": "float64",
-}
+_DEFAULT_MODEL = "problem:chain"
+_IS = PolicySettings()  # what is used where nothing is given
+
+
+def _option(text: str, default: Any, **more: Any) -> Any:
+    return Parameter(help=f"{text} (default {default})." if default is not None else f"{text}.", **more)
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class PolicyOptions:
+    """Settings of approximate policy iteration as texts; what is not given is as in `PolicySettings`."""
+
+    transport: Annotated[str | None, _option(
+        "exact[:p], sinkhorn:REG, kl:RADIUS, independent; settings as ,name=value", "exact")] = None  # fmt: skip
+    eps: Annotated[float | None, _option("ε of the aggregation", "1 % of the largest possible distance")] = None
+    rule: Annotated[str | None, _option(
+        "radius (the paper's Algorithm 1) or diameter (all pairs within 2ε)", "radius")] = None  # fmt: skip
+    k: Annotated[int | None, _option("aggregate into this many classes by k-medoids instead", None, name="--k")] = None
+    alpha: Annotated[str | None, _option(
+        "step size: a number, decay:POWER,FLOOR or theory[:ALPHA_BAR]", _IS.step_size)] = None  # fmt: skip
+    sweeps: Annotated[int | None, _option("most sweeps of the metric in a step", _IS.sweeps)] = None
+    early_stop: Annotated[float | None, _option(
+        "change at which sweeps end sooner", "1e-4 of the largest possible distance")] = None  # fmt: skip
+    naive: Annotated[bool | None, _option("start the metric from 0 at every policy", None, negative="")] = None
+    noise: Annotated[str | None, _option("band LOW,HIGH for the error of greedy policies, or none", "none")] = None
+    ties: Annotated[str | None, _option("which of several best actions is taken: first or random", _IS.ties)] = None
+    steps: Annotated[int | None, _option("most steps", _IS.steps)] = None
+    target: Annotated[float | None, _option("stop where the certified bound is at most this", None)] = None
+    seed: Annotated[int | None, _option("of noise, random ties and first medoids", _IS.seed)] = None
+    optimum: Annotated[bool | None, _option("compute V* and the true error too", "yes")] = None
+    lump: Annotated[bool | None, _option("merge bisimilar states first", "where that is exact")] = None
+    device: Annotated[str | None, _option("cpu, or cuda for one NVIDIA GPU", _IS.device)] = None
+    dtype: Annotated[str | None, _option("float64 or float32", _IS.dtype)] = None
+
+    def settings(self) -> PolicySettings:
+        """The settings that these options stand for."""
+        chosen: dict[str, Any] = {
+            "transport": None if self.transport is None else parse_transport(self.transport),
+            "aggregation": aggregation_rule(self.eps, self.rule, self.k, self.seed or 0),
+            "step_size": None if self.alpha is None else parse_step_size(self.alpha),
+            "restart_metric": self.naive,
+            "greedy_noise": None if self.noise is None else parse_band(self.noise),
+        }
+        same = ("sweeps", "early_stop", "ties", "steps", "target", "seed", "optimum", "lump", "device", "dtype")
+        chosen.update({name: getattr(self, name) for name in same})
+        given: Any = {name: value for name, value in chosen.items() if value is not None}
+        return PolicySettings(**given)
+
+
+_NOTHING = PolicyOptions()
 
 
 def parse_step_size(text: str) -> StepSize:
@@ -90,52 +105,65 @@ def parse_band(text: str) -> tuple[float, float] | None:
     return low, high
 
 
-def make_settings(chosen: dict[str, Any]) -> Settings:
-    """Settings from their texts."""
-    from ..policy_run import Settings
+@dataclass(frozen=True)
+class _Asked:
+    """All that a run depends on, as it is kept in its folder."""
 
-    return Settings(
-        parse_transport(chosen["transport"]), _aggregation(chosen), parse_step_size(chosen["alpha"]), chosen["sweeps"],
-        not chosen["naive"], parse_band(chosen["noise"]), chosen["steps"], chosen["seed"], chosen["target"],
-        optimum=chosen["optimum"], lump=chosen["lump"], device=chosen["device"], dtype=chosen["dtype"],
-    )  # fmt: skip
+    model: str
+    policy: str
+    reading: ModelOptions
+    options: PolicyOptions
+
+    def describe(self) -> dict[str, Any]:
+        """Plain types; options that were not given are left out."""
+        return {"model": self.model, "policy": self.policy, **_given(self.reading), **_given(self.options)}
+
+    @classmethod
+    def of(cls, plain: dict[str, Any], folder: Path) -> _Asked:
+        """What was asked, from its description; raises unless every entry has its type."""
+        kinds = {"model": "str", "policy": "str", "policy_hash": "str"}
+        kinds |= {f.name: str(f.type) for part in (ModelOptions, PolicyOptions) for f in fields(part)}
+        for name, value in plain.items():
+            if name not in kinds or not _fits(value, kinds[name]):
+                raise BadInputError(f"{folder / 'settings.json'}: damaged; the entry {name!r} cannot be used.")
+        if "model" not in plain or "policy" not in plain or "policy_hash" not in plain:
+            raise BadInputError(f"{folder / 'settings.json'}: damaged; an entry is missing.")
+        values: dict[str, Any] = {name: tuple(x) if isinstance(x, list) else x for name, x in plain.items()}
+
+        def of_part(part: Any) -> dict[str, Any]:
+            return {f.name: values[f.name] for f in fields(part) if f.name in values}
+
+        reading, options = ModelOptions(**of_part(ModelOptions)), PolicyOptions(**of_part(PolicyOptions))
+        return cls(plain["model"], plain["policy"], reading, options)
 
 
-def _aggregation(chosen: dict[str, Any]) -> Aggregation:
-    from ..aggregation import EpsilonCover, KMedoids
+def _given(options: Any) -> dict[str, Any]:
+    """Options that were given, as JSON has them."""
+    given = {name: value for name, value in asdict(options).items() if value != getattr(type(options)(), name)}
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in given.items()}
 
-    if chosen["k"] is not None:
-        return KMedoids(chosen["k"], chosen.get("seed") or 0)
-    return EpsilonCover(chosen["eps"], chosen["rule"])
+
+def _fits(value: Any, kind: str) -> bool:
+    """Whether a value from JSON is of the kind that an annotation says."""
+    if "tuple" in kind:
+        return isinstance(value, list) and all(isinstance(x, str) for x in value)
+    if isinstance(value, bool):
+        return "bool" in kind
+    if isinstance(value, int):
+        return "int" in kind or "float" in kind
+    return (isinstance(value, float) and "float" in kind) or (isinstance(value, str) and "str" in kind)
 
 
 def solve(
     model: Annotated[
-        str | None, Parameter(help="A model file, or problem:NAME?… (default: the paper's first MDP)")
+        str | None, Parameter(help="A model file, problem:NAME?… or gym:ENV (default: the paper's first MDP).")
     ] = None,
     *,
-    gamma: Gamma = None,
-    reward: Reward = None,
-    costs: Costs = None,
-    constants: Constants = None,
+    reading: ModelOptions = NO_OPTIONS,
+    options: PolicyOptions = _NOTHING,
+    policy: str | None = None,
     out: Path | None = None,
     resume: Path | None = None,
-    transport: str | None = None,
-    eps: float | None = None,
-    rule: str | None = None,
-    k: Annotated[int | None, Parameter(name="--k")] = None,
-    alpha: str | None = None,
-    sweeps: int | None = None,
-    naive: Annotated[bool | None, Parameter(negative="")] = None,
-    noise: str | None = None,
-    steps: int | None = None,
-    target: float | None = None,
-    seed: int | None = None,
-    policy: str | None = None,
-    optimum: bool | None = None,
-    lump: bool | None = None,
-    device: str | None = None,
-    dtype: str | None = None,
     checkpoint_every: float = 15.0,
     pictures: bool = True,
     json: Json = False,
@@ -145,79 +173,78 @@ def solve(
     Everything goes into a run folder, which can be resumed after any kind of stop.
 
     Args:
+        policy: first policy: uniform (default) or a file.
         out: run folder to make (default: the first free one of bisimetric-run, bisimetric-run-2, …).
         resume: go on with the run in this folder; only --steps may differ from what it was begun with.
-        transport: exact[:p], sinkhorn:REG, kl:RADIUS, independent; settings as ,name=value (default exact).
-        eps: ε of the aggregation (default 0.1).
-        rule: radius (the paper's Algorithm 1) or diameter (all pairs within 2ε).
-        k: aggregate into this many classes by k-medoids instead.
-        alpha: step size: a number, decay:POWER,FLOOR or theory[:ALPHA_BAR] (default decay:0.8,0.015625).
-        sweeps: most sweeps of the metric in a step (default 28).
-        naive: start the metric from 0 at every policy.
-        noise: band LOW,HIGH for the error of greedy policies, or none (default).
-        steps: most steps (default 500).
-        target: stop where the certified bound is at most this.
-        seed: of noise and first medoids (default 0).
-        policy: first policy: uniform (default) or a file.
-        optimum: compute V* and the true error too (default).
-        lump: merge bisimilar states first (default: where that is exact).
-        device: cpu, or cuda for one NVIDIA GPU.
-        dtype: float64 or float32.
         checkpoint_every: seconds between checkpoints; 0 for one after every step.
         pictures: draw the run, where matplotlib is installed.
     """
-    given = {key: value for key, value in locals().items() if key in _DEFAULTS and value is not None}
-    if eps is not None and k is not None:
-        raise BadInputError("give --eps or --k, not both.")
+    from .. import runs
+
     if not checkpoint_every >= 0.0:
         raise BadInputError(f"--checkpoint-every must be a number of seconds, at least 0; got {checkpoint_every}.")
+    asked = _Asked(model or _DEFAULT_MODEL, policy or "uniform", reading, options)
+    stored: dict[str, Any] = {}
     if resume is not None:
         if out is not None:
             raise BadInputError("give --out (a new run) or --resume (an old one), not both.")
-        folder, chosen = resume, _resumed(resume, given)
+        folder = resume
+        stored, asked = _resumed(folder, model, policy, asked)
     else:
-        folder, chosen = out or _free_folder(), {**_DEFAULTS, **given}
-    settings = make_settings(chosen)
-    mdp = load_model(*(chosen[key] for key in ("model", "gamma", "reward", "costs", "constants")))
-    start = load_policy(chosen["policy"], mdp)
-    if chosen["k"] is not None and chosen["k"] > mdp.n_states:
-        raise BadInputError(f"--k {chosen['k']}: the model has only {mdp.n_states} states.")
-    from .. import policy_iteration, runs
-
-    small, _, first = policy_iteration.reduced(mdp, settings, start)
-    policy_iteration.first_state(small, settings, first)  # refuses what cannot be run, before a folder is made
+        folder = out or _free_folder()
+    settings = asked.options.settings()
+    loaded = load(asked.model, asked.reading)
+    mdp = loaded.mdp
+    start = load_policy(asked.policy, mdp)
+    if asked.options.k is not None and asked.options.k > mdp.n_states:
+        raise BadInputError(f"--k {asked.options.k}: the model has only {mdp.n_states} states.")
+    _check_run(loaded, settings, start)
+    description = {**asked.describe(), "policy_hash": hashlib.sha256(start.tobytes()).hexdigest()}
     if resume is None:
-        chosen["policy_hash"] = hashlib.sha256(start.tobytes()).hexdigest()
         try:
-            runs.begin(folder, chosen, mdp)
+            runs.begin(folder, description, mdp)
         except OSError as error:
             raise BadInputError(f"{folder}: cannot be written ({error.strerror}).") from None
     else:
         runs.check_model(folder, mdp)
-        if hashlib.sha256(start.tobytes()).hexdigest() != chosen["policy_hash"]:
-            raise BadInputError(f"{chosen['policy']}: the first policy is not the one that this run began with.")
+        if description["policy_hash"] != stored["policy_hash"]:
+            raise BadInputError(f"{asked.policy}: the first policy is not the one that this run began with.")
     if not json:
         say(f"{mdp!r}; run folder {folder}")
     with _Display(settings, quiet=json) as display:
         result = runs.run(
-            mdp, settings, folder, policy=start, description=chosen, checkpoint_every=checkpoint_every,
+            mdp, settings, folder, policy=start, description=description, checkpoint_every=checkpoint_every,
             observers=(display,),
         )  # fmt: skip
-    return _report(mdp, result, folder, pictures, json)
+    return _report(loaded, settings, result, folder, pictures, json)
 
 
-def _resumed(folder: Path, given: dict[str, Any]) -> dict[str, Any]:
-    """The settings of a run folder, with --steps as given now; all else must agree."""
+def _check_run(loaded: Loaded, settings: PolicySettings, start: Any) -> None:
+    """Refuse what cannot be run, or does not fit, before a folder is made."""
+    from .. import policy_iteration
+    from ..operators.plan import check_fits
+
+    small, _, first = policy_iteration.reduced(loaded.mdp, settings.for_model(loaded.mdp), start)
+    if settings.device == "cpu":
+        check_fits(small.under(first), settings.transport, None, settings.dtype, remember=True)
+    policy_iteration.first_state(small, settings, first)
+
+
+def _resumed(folder: Path, model: str | None, policy: str | None, given: _Asked) -> tuple[dict[str, Any], _Asked]:
+    """(the settings of a run folder, what they ask with --steps as given now); all else must agree."""
+    from dataclasses import replace
+
     from .. import runs
 
-    chosen = runs.read_settings(folder)
-    missing = [key for key in (*_DEFAULTS, "policy_hash") if key not in chosen]
-    if missing:
-        raise BadInputError(f"{folder / 'settings.json'}: damaged; it has no entry {missing[0]!r}.")
-    differ = runs.differences(chosen, {key: value for key, value in given.items() if key != "steps"})
+    stored = runs.read_settings(folder)
+    asked = _Asked.of(stored, folder)
+    now = {**_given(given.reading), **_given(given.options)}
+    now |= ({} if model is None else {"model": model}) | ({} if policy is None else {"policy": policy})
+    steps = now.pop("steps", None)
+    differ = runs.differences(stored, now)
     if differ:
         raise BadInputError(f"{folder}: settings cannot change in a run: {'; '.join(differ)}.")
-    return {**chosen, **({"steps": given["steps"]} if "steps" in given else {})}
+    return stored, asked if steps is None else replace(asked, options=replace(asked.options, steps=steps))
 
 
 def _free_folder() -> Path:
@@ -232,11 +259,11 @@ def _free_folder() -> Path:
 class _Display:
     """A live table on a terminal, now and then a plain line elsewhere."""
 
-    def __init__(self, settings: Settings, quiet: bool) -> None:
+    def __init__(self, settings: PolicySettings, quiet: bool) -> None:
         self.steps, self.quiet = settings.steps, quiet
         self.live: Any = None
         self.shown = time.monotonic()
-        if sys.stderr.isatty() and not quiet:
+        if not quiet and sys.stderr is not None and sys.stderr.isatty():
             from rich.console import Console
             from rich.live import Live
 
@@ -267,107 +294,55 @@ class _Display:
             say(f"step {step.k + 1}: {error}bound {step.bound:.4g}, {step.n_classes} classes")
 
 
-def _report(mdp: MDP, result: PolicyRun, folder: Path, pictures: bool, as_json: bool) -> int:
+def _report(
+    loaded: Loaded, settings: PolicySettings, result: PolicyRun, folder: Path, pictures: bool, as_json: bool
+) -> int:
     from .. import runs
     from ..pictures import available, draw
-    from ..policy_run import RunStatus
+    from ..status import Status
 
-    interrupted = result.status is RunStatus.INTERRUPTED
+    mdp = loaded.mdp
+    interrupted = result.status is Status.INTERRUPTED
     drawn = []
     if pictures and available() and result.history and not interrupted:
         drawn = [str(path) for path in draw(mdp, result, folder)]
-    facts = runs.summary(mdp, result)
+    missed = settings.target is not None and not result.certificate.error <= settings.target
+    rule = settings.for_model(mdp).aggregation
+    facts = {
+        **runs.summary(mdp, result), **loaded.facts(), "target": settings.target, "target_met": not missed,
+        "aggregation": repr(rule), "folder": str(folder), "pictures": drawn,
+    }  # fmt: skip
     if as_json:
-        print_json({**facts, "folder": str(folder), "pictures": drawn})
-    else:
-        _print_table(mdp, facts, result, folder, drawn, pictures and not available())
-    if interrupted:
-        say(f"bisimetric: interrupted; go on with: bisimetric solve --resume {folder}")
-        return 130
-    return 0 if result.status is not RunStatus.STEPS or not _missed_target(folder, result) else 1
-
-
-def _missed_target(folder: Path, result: PolicyRun) -> bool:
-    from .. import runs
-
-    target = runs.read_settings(folder).get("target")
-    return target is not None and result.certificate.error > target
-
-
-def _print_table(
-    mdp: MDP, facts: dict[str, Any], result: PolicyRun, folder: Path, drawn: list[str], no_pictures: bool
-) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(show_header=False, title="result")
-    table.add_row("states", str(mdp.n_states))
-    known = "" if mdp.classes is None else f" (the model was made with {len(set(mdp.classes.tolist()))})"
-    table.add_row("classes found", f"{facts['classes']}{known}")
-    if facts["error"] is not None:
-        table.add_row("error to the optimum", f"{facts['error']:.4g}")
-    scale = mdp.reward_span / (1.0 - mdp.gamma)
-    table.add_row("certified bound on it", f"{facts['bound']:.4g} (values range over {scale:.4g})")
-    table.add_row("steps, time", f"{facts['steps']}, {facts['seconds']:.1f} s")
-    table.add_row("ended because", result.status.value)
-    table.add_row("policy as a table", str(folder / "policy.csv"))
-    table.add_row("policy, values, classes", str(folder / "result.npz"))
-    table.add_row("pictures", "\n".join(drawn) if drawn else "none (pip install matplotlib)" if no_pictures else "none")
-    Console().print(table)
-
-
-def aggregate(
-    metric_file: Annotated[Path, Parameter(help="A file written by bisimetric metric -o.")],
-    *,
-    eps: float | None = None,
-    rule: str = "radius",
-    k: Annotated[int | None, Parameter(name="--k")] = None,
-    seed: int = 0,
-    output: Annotated[Path | None, Parameter(name=["--output", "-o"])] = None,
-    json: Json = False,
-) -> int:
-    """Make classes from the distances of a metric file.
-
-    Args:
-        eps: ε of the aggregation; or give --k.
-        rule: radius (the paper's Algorithm 1) or diameter (all pairs within 2ε).
-        k: number of classes, by k-medoids.
-        seed: of the first medoids.
-        output: write labels and medoids to this .npz file.
-    """
-    import numpy as np
-
-    if (eps is None) == (k is None):
-        raise BadInputError("give --eps or --k.")
-    try:
-        with np.load(metric_file, allow_pickle=False) as archive:
-            data = {name: archive[name] for name in archive.files}
-        distance = data["distance"]
-    except FileNotFoundError:
-        raise BadInputError(f"{metric_file}: no such file.") from None
-    except (zipfile.BadZipFile, ValueError, LookupError, TypeError, AttributeError, EOFError, OSError,
-            NotImplementedError, RuntimeError):  # fmt: skip
-        raise BadInputError(f"{metric_file}: not a metric file (made by bisimetric metric -o).") from None
-    partition = _aggregation({"eps": eps, "rule": rule, "k": k, "seed": seed})(distance)
-    facts: dict[str, Any] = {
-        "states": partition.n_states,
-        "classes": partition.n_classes,
-        "largest_class": int(partition.sizes.max()),
-        "radius": partition.radius,
-        "diameter": partition.diameter,
-    }
-    if "classes" in data:
-        facts["nmi"], facts["purity"] = partition.nmi(data["classes"]), partition.purity(data["classes"])
-    if output is not None:
-        from ..atomic import save_arrays
-
-        check_output(output)
-        save_arrays(output, {"labels": partition.labels, "medoids": partition.medoids})
-    if json:
         print_json(facts)
     else:
-        for name, value in facts.items():
-            print(f"{name.replace('_', ' '):14} {value:.6g}" if isinstance(value, float) else f"{name:14} {value}")
-        if output is not None:
-            print(f"{'written':14} {output}")
-    return 0
+        _print_result(loaded, facts, result, folder, drawn, rule, pictures and not available())
+    if interrupted:
+        say(f"bisimetric: interrupted; the policy so far is kept. Go on with: bisimetric solve --resume {folder}")
+        return 130
+    return 1 if missed else 0
+
+
+def _print_result(
+    loaded: Loaded, facts: dict[str, Any], result: PolicyRun, folder: Path, drawn: list[str], rule: Any, bare: bool
+) -> None:
+    mdp = loaded.mdp
+    known = "" if mdp.classes is None else f" (the model was made with {len(set(mdp.classes.tolist()))})"
+    eps = f", ε = {rule.eps:.4g}" if hasattr(rule, "eps") else ""
+    rows: dict[str, Any] = {
+        "states": mdp.n_states,
+        "reward, discount": f"{loaded.reward or 'none'}, {mdp.gamma:g}",
+        "classes found": f"{facts['classes']}{known}{eps}",
+    }
+    if facts["error"] is not None:
+        rows["error to the optimum"] = f"{facts['error']:.4g}"
+    scale = mdp.reward_span / (1.0 - mdp.gamma)
+    rows["certified bound on it"] = f"{facts['bound']:.4g} (values range over {scale:.4g})"
+    if facts["target"] is not None:
+        rows["target"] = f"{facts['target']:.4g}, {'met' if facts['target_met'] else 'missed'}"
+    rows["steps, time"] = f"{facts['steps']}, {facts['seconds']:.1f} s"
+    advice = result.status.command if not facts["target_met"] else ""
+    rows["ended because"] = result.status.value + (f"; {advice}" if advice else "")
+    rows["policy as a table"] = folder / "policy.csv"
+    rows["policy, values, classes"] = folder / "result.npz"
+    rows["pictures"] = "\n".join(drawn) if drawn else "none (pip install matplotlib)" if bare else "none"
+    print_table(rows, title="result")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 
+from ..damage import reading
 from ..model import MDP, ModelError
 from .arrays import from_mdptoolbox, from_quantecon, to_mdptoolbox, to_quantecon
 from .gymnasium import from_gymnasium
@@ -27,37 +29,74 @@ def read(
         path: .npz (our own), .drn or .umb (Storm), .tra with .lab, .srew and .trew beside it (PRISM), .csv
             (idstatefrom, idaction, idstateto, probability, reward), or a PRISM-language or JANI file (needs stormpy).
         gamma: discount. Only .npz files have one of their own.
-        reward: name of the reward model to use, None for no rewards; by default the file's first.
+        reward: name of the reward model to use, None for no rewards. A file with several needs one of these; by
+            default the only one is used.
         constants: for PRISM-language and JANI files, such as "K=2".
 
     Raises ModelError for a file that is not such a model (with the line), OSError for one that cannot be opened.
     """
     path = Path(path)
+    mdp = read_whole(path, gamma, constants)
+    if reward != "":
+        with _named(path):
+            return mdp.with_reward(reward)
+    if undecided(mdp):
+        raise ModelError(
+            f"{path}: has {len(mdp.reward_models)} reward models ({_listed(mdp.reward_models)}); choose one.",
+            python="Give reward=NAME, or reward=None for no rewards.",
+            command="Give --reward NAME, or --reward none.",
+        )
+    return mdp
+
+
+def undecided(mdp: MDP) -> bool:
+    """Whether a model has several reward models, and none of them is in use."""
+    return len(mdp.reward_models) > 1 and mdp.reward_name is None and not mdp.rewards.any()
+
+
+def read_whole(path: Path, gamma: float | None, constants: str = "") -> MDP:
+    """`read` without a choice of rewards: an only one is in use, none where there are several."""
     if path.suffix not in READABLE:
         raise ModelError(f"{path}: the ending {path.suffix!r} is not of a known format; known: {', '.join(READABLE)}.")
-    if path.suffix == ".npz":
-        from .npz import read_npz
+    if gamma is None and path.suffix != ".npz":
+        raise ModelError(
+            f"{path}: {path.suffix} files have no discount.",
+            python="Give gamma.", command="Give --gamma.",
+        )  # fmt: skip
+    with open(path, "rb"):
+        pass  # a missing or forbidden file is reported as such, before its format is
+    with reading(path, "a model", ModelError), np.errstate(over="ignore", invalid="ignore"), _named(path):
+        if path.suffix == ".npz":
+            from .npz import read_npz
 
-        mdp = read_npz(path)
-        mdp = mdp if gamma is None else mdp.with_gamma(gamma)
-    else:
-        if gamma is None:
-            raise ModelError(f"{path}: {path.suffix} files have no discount; give gamma (--gamma on the command line).")
-        with open(path, "rb"):
-            pass  # a missing or forbidden file is reported as such, before its format is
+            mdp = read_npz(path)
+            return mdp if gamma is None else mdp.with_gamma(gamma)
+        assert gamma is not None
         if path.suffix in STORM_ENDINGS:
             from .storm import read_with_storm
 
             mdp = read_with_storm(path, gamma, constants)
         else:
-            try:
-                with np.errstate(over="ignore", invalid="ignore"):  # the model refuses what is not finite
-                    mdp = _reader(path.suffix)(path, gamma)
-            except ParseError:
-                raise
-            except ModelError as error:  # of the model as a whole
-                raise ModelError(f"{path}: {error}") from None
-    return mdp if reward == "" else mdp.with_reward(reward)
+            mdp = _reader(path.suffix)(path, gamma)
+        return mdp.with_reward(next(iter(mdp.reward_models))) if len(mdp.reward_models) == 1 else mdp
+    raise AssertionError  # errors do not come this far
+
+
+@contextmanager
+def _named(path: Path) -> Iterator[None]:
+    """Errors of the model as a whole name its file."""
+    try:
+        yield
+    except ModelError as error:
+        if str(error).startswith(f"{path}: ") or isinstance(error, ParseError):
+            raise
+        raise ModelError(f"{path}: {error.message}", python=error.python, command=error.command) from None
+
+
+def _listed(names: Iterable[str]) -> str:
+    """Names for a message, not too many."""
+    known = list(names)
+    return ", ".join(name[:60] for name in known[:12]) + (", …" if len(known) > 12 else "")
 
 
 def _reader(ending: str) -> Callable[[Path, float], MDP]:
@@ -101,7 +140,9 @@ __all__ = [
     "from_mdptoolbox",
     "from_quantecon",
     "read",
+    "read_whole",
     "to_mdptoolbox",
     "to_quantecon",
+    "undecided",
     "write",
 ]

@@ -13,7 +13,7 @@ import numpy as np
 
 from .. import atomic
 from ..model import MDP, Distributions, ModelError
-from .text import ParseError, index, number, read_text
+from .text import ParseError, index, number, read_text, shown
 
 COLUMNS = ("idstatefrom", "idaction", "idstateto", "probability", "reward")
 
@@ -33,7 +33,7 @@ def read_csv(path: Path, gamma: float) -> MDP:
     lines = _rows(path)
     header = [word.strip().lower() for word in next(lines)[1]]
     if sorted(header) != sorted(COLUMNS):
-        raise ParseError(path, 1, f"the columns must be {','.join(COLUMNS)}; got {','.join(header)[:80]!r}.")
+        raise ParseError(path, 1, f"the columns must be {','.join(COLUMNS)}; got {shown(','.join(header), 80)}.")
     places = [header.index(name) for name in COLUMNS]
     source, action, target = array("q"), array("q"), array("q")
     probs, rewards = array("d"), array("d")
@@ -51,22 +51,23 @@ def read_csv(path: Path, gamma: float) -> MDP:
         rewards.append(number(words[4], path, line, "a reward"))
     if not source:
         raise ParseError(path, 0, "has no transitions.")
-    n_states = max(*source, *target) + 1
+    n_states = 1 + max(max(column) for column in (source, target))
     if n_states > 2 * len(source):
         raise ParseError(path, 0, f"state {n_states - 1} is out of range for {len(source)} transitions.")
     from scipy.sparse import csr_array
 
-    width = max(action) + 1
-    keys, row_of = np.unique(np.array(source) * width + np.array(action), return_inverse=True)
-    owner, labels = keys // width, keys % width
+    names, ids = np.unique(np.array(action), return_inverse=True)  # numbers of actions may be large
+    keys, row_of = np.unique(np.array(source) * len(names) + ids.reshape(-1), return_inverse=True)
+    owner, labels = keys // len(names), keys % len(names)
     choice_ptr = np.concatenate([[0], np.cumsum(np.bincount(owner, minlength=n_states))]).astype(np.int64)
     p = np.array(probs)
     matrix = csr_array((p, (row_of.reshape(-1), np.array(target))), shape=(len(keys), n_states))
     expected = np.zeros(len(keys))
     np.add.at(expected, row_of.reshape(-1), p * np.array(rewards))
-    names, ids = np.unique(labels, return_inverse=True)
-    return MDP(Distributions.from_matrix(matrix), expected, choice_ptr, gamma, ids.reshape(-1).astype(np.int64),
-               tuple(str(name) for name in names), None, None, {}, {"reward": expected.copy()})  # fmt: skip
+    return MDP(
+        Distributions.from_matrix(matrix), np.zeros(len(keys)), choice_ptr, gamma, labels.astype(np.int64),
+        tuple(str(name) for name in names), None, None, {}, {"reward": expected},
+    )  # fmt: skip
 
 
 def write_csv(mdp: MDP, path: Path) -> None:

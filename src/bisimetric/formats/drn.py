@@ -4,39 +4,73 @@ from __future__ import annotations
 
 import re
 from array import array
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .. import atomic
+from ..damage import Budget
 from ..model import MDP, Distributions
-from .text import ParseError, check_names, index, number, read_text, rewards_to_write
+from .text import (
+    ParseError,
+    check_names,
+    dense_labels,
+    index,
+    number,
+    numbered_lines,
+    read_text,
+    rewards_to_write,
+    shown,
+)
 
 _UNNAMED = "__NOLABEL__"
+_LONGEST_LINE = 1 << 20
+
+
+class _Rewards:
+    """Rewards of states or of choices, kept only where they are given."""
+
+    def __init__(self) -> None:
+        self.owners, self.values = array("q"), array("d")
+
+    def add(self, owner: int, values: list[float]) -> None:
+        if any(values):
+            self.owners.append(owner)
+            self.values.extend(values)
+
+    def dense(self, n_models: int, count: int) -> NDArray[np.float64]:
+        """[models, owners]."""
+        table = np.zeros((n_models, count))
+        if len(self.owners):
+            owners = np.array(self.owners)
+            np.add.at(table.T, owners, np.array(self.values).reshape(len(owners), n_models))
+        return table
 
 
 class _Reader:
     """Collects what the lines say; arrays grow with what is there, not with what is announced."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
+        self.path, self.budget = path, Budget(path)
         self.rewards: list[str] = []
+        self.reward_line = ""
+        self.rewards_known = False  # how many reward models there are, as a bracket has shown
         self.announced: dict[str, int] = {}
         self.choice_ptr, self.indptr = array("q", [0]), array("q", [0])
         self.indices, self.probs = array("q"), array("d")
         self.labels: dict[str, array[int]] = {}
         self.actions: list[str] = []
-        self.state_rewards: list[array[float]] = []
-        self.choice_rewards: list[array[float]] = []
+        self.state_rewards, self.choice_rewards = _Rewards(), _Rewards()
         self.names: list[str] = []
         self.states = 0
         self.farthest = (-1, 0)  # largest successor, and its line
 
-    def start(self, names: list[str]) -> None:
-        self.rewards = names
-        self.state_rewards = [array("d") for _ in names]
-        self.choice_rewards = [array("d") for _ in names]
+    def start(self, line: str) -> None:
+        """Take the line that names the reward models."""
+        self.reward_line, self.rewards = line, line.split()
 
     def close_choice(self) -> None:
         if len(self.actions) >= len(self.indptr):
@@ -50,11 +84,15 @@ class _Reader:
     def bracketed(self, rest: str, line: int) -> tuple[list[float], str]:
         """The rewards in [ … ] at the start of rest, and what follows."""
         if not rest.startswith("["):
-            return [0.0] * len(self.rewards), rest
+            return [], rest
         inside, bracket, after = rest[1:].partition("]")
         if not bracket:
             raise ParseError(self.path, line, "a bracket is not closed.")
         values = [number(x.strip(), self.path, line, "a reward") for x in inside.split(",")] if inside.strip() else []
+        if not self.rewards_known:
+            if len(values) == len(self.rewards) + 1:
+                self.rewards = _with_unnamed(self.reward_line)
+            self.rewards_known = True
         if len(values) != len(self.rewards):
             raise ParseError(self.path, line, f"{len(values)} rewards for {len(self.rewards)} reward models.")
         return values, after.strip()
@@ -67,10 +105,9 @@ class _Reader:
         values, names = self.bracketed(after.strip(), line)
         if names.startswith("{"):
             raise ParseError(self.path, line, "observations (POMDPs) are not supported.")
-        for column, value in zip(self.state_rewards, values, strict=True):
-            column.append(value)
-        for quoted, plain in re.findall(r'"([^"]*)"|(\S+)', names):  # Storm quotes names with spaces
-            self.labels.setdefault(quoted or plain, array("q")).append(self.states)
+        self.state_rewards.add(self.states, values)
+        for name in _label_names(names):
+            self.labels.setdefault(name, array("q")).append(self.states)
         self.states += 1
 
     def name(self, text: str) -> None:
@@ -85,105 +122,141 @@ class _Reader:
         word, _, after = rest.partition(" ")
         values, extra = self.bracketed(after.strip(), line)
         if extra:
-            raise ParseError(self.path, line, f"cannot read {extra!r} after the action.")
-        for column, value in zip(self.choice_rewards, values, strict=True):
-            column.append(value)
+            raise ParseError(self.path, line, f"cannot read {shown(extra)} after the action.")
+        self.choice_rewards.add(len(self.actions), values)
         self.actions.append("" if word == _UNNAMED else word)
+
+    def transition(self, text: str, line: int) -> None:
+        target, colon, probability = text.partition(":")
+        if not colon:
+            raise ParseError(self.path, line, "a transition is written STATE : PROBABILITY.")
+        if not self.actions or len(self.actions) < len(self.indptr):
+            raise ParseError(self.path, line, "a transition before any action.")
+        self.indices.append(index(target.strip(), self.path, line, "a state"))
+        self.farthest = max(self.farthest, (self.indices[-1], line))
+        self.probs.append(number(probability.strip(), self.path, line, "a probability"))
+
+    def line(self, text: str, line: int) -> None:
+        """A line of the model itself."""
+        if text[0].isdigit():
+            self.transition(text, line)
+        elif text.startswith("action "):
+            self.action(text[7:].strip(), line)
+        elif text.startswith("state "):
+            self.state(text[6:].strip(), line)
+        else:
+            raise ParseError(self.path, line, f"cannot read {shown(text)}.")
 
     def build(self, gamma: float) -> MDP:
         self.close_state()
-        n = self.states
+        n, n_choices, n_models = self.states, len(self.actions), len(self.rewards)
         if n == 0:
             raise ParseError(self.path, 0, "has no states.")
-        for what, count in (("states", n), ("choices", len(self.actions))):
+        for what, count in (("states", n), ("choices", n_choices)):
             if self.announced.get(what, count) != count:
                 raise ParseError(self.path, 0, f"announces {self.announced[what]} {what} and has {count}.")
+        if len(set(self.rewards)) < n_models:
+            raise ParseError(self.path, 0, "two reward models have the same name.")
         indices = np.frombuffer(self.indices, np.int64) if self.indices else np.empty(0, np.int64)
         if self.farthest[0] >= n:
             raise ParseError(
                 self.path, self.farthest[1], f"a transition leads to state {self.farthest[0]}, of {n} states."
             )
-        choice_ptr = np.array(self.choice_ptr, np.int64)
-        counts = np.diff(choice_ptr)
         from scipy.sparse import csr_array
 
-        probs = np.array(self.probs, np.float64)
-        rows = Distributions.from_matrix(
-            csr_array((probs, indices, np.array(self.indptr)), shape=(len(self.actions), n))
-        )
-        models = {
-            name: np.repeat(np.array(self.state_rewards[k]), counts) + np.array(self.choice_rewards[k])
-            for k, name in enumerate(self.rewards)
-        }
-        labels = {}
-        for name, members in self.labels.items():
-            labels[name] = np.zeros(n, np.bool_)
-            labels[name][np.array(members)] = True
-        position = np.arange(len(self.actions)) - np.repeat(choice_ptr[:-1], counts)
-        first = next(iter(models.values()), np.zeros(len(self.actions))).copy()
-        return MDP(rows, first, choice_ptr, gamma, position, tuple(str(k) for k in range(int(counts.max()))),
-                   tuple(self.names) if len(self.names) == n else None, None, labels, models,
-                   tuple(self.actions))  # fmt: skip
+        choice_ptr = np.array(self.choice_ptr, np.int64)
+        counts = np.diff(choice_ptr)
+        matrix = csr_array((np.array(self.probs, np.float64), indices, np.array(self.indptr)), shape=(n_choices, n))
+        self.budget.take(16 * n_models * n_choices, f"{n_models} reward models of {n_choices} choices")
+        table = np.repeat(self.state_rewards.dense(n_models, n), counts, axis=1)
+        table += self.choice_rewards.dense(n_models, n_choices)
+        labels = dense_labels(dict(self.labels), n, self.budget)
+        position = np.arange(n_choices) - np.repeat(choice_ptr[:-1], counts)
+        return MDP(
+            Distributions.from_matrix(matrix), np.zeros(n_choices), choice_ptr, gamma, position,
+            tuple(str(k) for k in range(int(counts.max()))), tuple(self.names) if len(self.names) == n else None, None,
+            labels, {name: table[k].copy() for k, name in enumerate(self.rewards)}, tuple(self.actions),
+        )  # fmt: skip
+
+
+def _with_unnamed(line: str) -> list[str]:
+    """Names of reward models where one of them has none, as for an unnamed block of rewards in PRISM's language.
+
+    Storm writes each name with a space behind it, so the place of the empty one is where a space is too many.
+    """
+    names, words = line.split(), line.split(" ")
+    place = next((k for k, word in enumerate(words[:-1]) if not word), len(names))
+    unnamed = "reward"
+    while unnamed in names:
+        unnamed += "_"
+    return [*names[:place], unnamed, *names[place:]]
+
+
+def _label_names(text: str) -> Iterator[str]:
+    """Names behind a state: words, or whatever is in quotes, as Storm writes names with spaces."""
+    place = 0
+    while place < len(text):
+        if text[place].isspace():
+            place += 1
+            continue
+        stop = text.find('"', place + 1) if text[place] == '"' else -1
+        if stop > 0:
+            yield text[place + 1 : stop]
+            place = stop + 1
+            continue
+        match = re.compile(r"\S+").match(text, place)
+        assert match is not None
+        yield match[0]
+        place = match.end()
 
 
 def read_drn(path: Path, gamma: float) -> MDP:
     """Read a DRN file (types MDP and DTMC). DRN has no discount, so it must be given.
 
-    Choices are labelled by position; their action names are kept beside. The first reward model is chosen.
+    Choices are labelled by position; their action names are kept beside. No reward model is chosen.
     """
     reader = _Reader(path)
-    lines = read_text(path).split("\n")
-    k, in_model = 0, False
-    while k < len(lines):
-        line = lines[k].strip()
-        k += 1
+    section, in_model = "", False
+    for k, raw in numbered_lines(read_text(path)):
+        if len(raw) > _LONGEST_LINE:
+            raise ParseError(path, k, f"a line has {len(raw)} characters.")
+        line = raw.strip()
+        if section:  # the line after the name of a section
+            _section_line(reader, section, raw, k)
+            section = ""
+            continue
         if line.startswith("//[") and in_model and line.endswith("]"):
             reader.name(line[3:-1])
         if not line or line.startswith("//"):
             continue
         if in_model:
-            _model_line(reader, line, k)
+            reader.line(line, k)
         elif line.startswith("@type:"):
             kind = line.partition(":")[2].strip().upper()
             if kind not in ("MDP", "DTMC"):
-                raise ParseError(path, k, f"models of type {kind} are not supported; MDP and DTMC are.")
+                raise ParseError(path, k, f"models of type {shown(kind)} are not supported; MDP and DTMC are.")
         elif line.startswith("@value_type:"):
             if line.partition(":")[2].strip() not in ("double", "rational"):
                 raise ParseError(path, k, "only values of type double and rational can be read.")
         elif line in ("@parameters", "@reward_models", "@nr_states", "@nr_choices"):
-            value = lines[k].strip() if k < len(lines) else ""
-            k += 1
-            if line == "@parameters" and value:
-                raise ParseError(path, k, f"parametric models are not supported (parameters {value}).")
-            if line == "@reward_models":
-                reader.start(value.split())
-            elif line.startswith("@nr_"):
-                reader.announced[line[4:]] = index(value, path, k, line)
+            section = line
         elif line == "@model":
             in_model = True
         elif not line.startswith("@"):
-            raise ParseError(path, k, f"cannot read {line[:40]!r}; is this a DRN file?")
+            raise ParseError(path, k, f"cannot read {shown(line)}; is this a DRN file?")
     if not in_model:
         raise ParseError(path, 0, "is not a DRN file (it has no @model).")
     return reader.build(gamma)
 
 
-def _model_line(reader: _Reader, line: str, number_of_line: int) -> None:
-    if line[0].isdigit():
-        target, colon, probability = line.partition(":")
-        if not colon:
-            raise ParseError(reader.path, number_of_line, "a transition is written STATE : PROBABILITY.")
-        if not reader.actions or len(reader.actions) < len(reader.indptr):
-            raise ParseError(reader.path, number_of_line, "a transition before any action.")
-        reader.indices.append(index(target.strip(), reader.path, number_of_line, "a state"))
-        reader.farthest = max(reader.farthest, (reader.indices[-1], number_of_line))
-        reader.probs.append(number(probability.strip(), reader.path, number_of_line, "a probability"))
-    elif line.startswith("action "):
-        reader.action(line[7:].strip(), number_of_line)
-    elif line.startswith("state "):
-        reader.state(line[6:].strip(), number_of_line)
-    else:
-        raise ParseError(reader.path, number_of_line, f"cannot read {line[:40]!r}.")
+def _section_line(reader: _Reader, section: str, raw: str, line: int) -> None:
+    value = raw.strip()
+    if section == "@parameters" and value:
+        raise ParseError(reader.path, line, f"parametric models are not supported (parameters {shown(value)}).")
+    if section == "@reward_models":
+        reader.start(raw)
+    elif section.startswith("@nr_"):
+        reader.announced[section[4:]] = index(value, reader.path, line, section)
 
 
 def write_drn(mdp: MDP, path: Path) -> None:

@@ -1,22 +1,20 @@
 """Our own model format: a NumPy archive without pickled objects.
 
 Entries: format ("bisimetric-mdp"), version (1), indptr, indices, probs (one row per choice), rewards,
-choice_ptr, gamma, label_of_choice, label_names, and where known state_names, classes, action_names, label:NAME (labels
-of states) and reward:NAME (reward models).
+choice_ptr, gamma, label_of_choice, label_names, and where known state_names, classes, action_names, reward_name,
+label:NAME (labels of states) and reward:NAME (reward models).
 """
 
 from __future__ import annotations
 
-import struct
-import zipfile
-import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ..atomic import save_arrays
+from ..archives import read_arrays, save_arrays
+from ..damage import reading
 from ..model import MDP, Distributions, ModelError
 
 FORMAT, VERSION = "bisimetric-mdp", 1
@@ -42,6 +40,8 @@ def write_npz(mdp: MDP, path: Path) -> None:
         arrays["classes"] = mdp.classes
     if mdp.action_names is not None:
         arrays["action_names"] = np.array(mdp.action_names, dtype=str)
+    if mdp.reward_name is not None:
+        arrays["reward_name"] = np.array(mdp.reward_name, dtype=str)
     arrays.update({f"label:{name}": holds for name, holds in mdp.state_labels.items()})
     arrays.update({f"reward:{name}": values for name, values in mdp.reward_models.items()})
     save_arrays(path, arrays)
@@ -49,55 +49,62 @@ def write_npz(mdp: MDP, path: Path) -> None:
 
 def read_npz(path: Path) -> MDP:
     """Read a model, checking all of it."""
-    with open(path, "rb") as stream:
-        try:
-            archive = np.load(stream, allow_pickle=False)
-            if not isinstance(archive, np.lib.npyio.NpzFile):
-                raise ModelError("a single array")
-            with archive:
-                data = {key: archive[key] for key in archive.files}
-        except (ArithmeticError, EOFError, LookupError, MemoryError, NotImplementedError, RuntimeError, SyntaxError,
-                TypeError, ValueError, struct.error, zipfile.BadZipFile, zlib.error, OSError) as error:  # fmt: skip
-            reason = " ".join(str(error).split())
-            raise ModelError(f"{path}: not a readable model archive ({reason}).") from None
+    with reading(path, "a model archive", ModelError):
+        data = read_arrays(path)
     if str(data.get("format")) != FORMAT:
         raise ModelError(f"{path}: not a bisimetric model (no entry format = {FORMAT!r}).")
-    try:
-        if int(data["version"]) > VERSION:
-            raise ModelError(f"written by a newer version (format version {data['version']}, known {VERSION}).")
+    with reading(path, "a model", ModelError):
+        if data.get("version") is None or int(data["version"]) > VERSION:
+            raise ModelError(f"written by a newer version (format version {data.get('version')}, known {VERSION}).")
         return _assemble(data)
-    except KeyError as missing:
-        raise ModelError(f"{path}: entry {missing} is missing.") from None
-    except ModelError as error:
-        raise ModelError(f"{path}: {error}") from None
-    except (TypeError, ValueError, AttributeError, IndexError, OverflowError) as error:
-        raise ModelError(f"{path}: an entry has the wrong shape or type ({error}).") from None
+
+
+def _integers(data: Mapping[str, Any], name: str) -> Any:
+    if name not in data:
+        raise ModelError(f"entry {name!r} is missing.")
+    if data[name].dtype.kind not in "iu":
+        raise ModelError(f"entry {name!r} must be integers; got {data[name].dtype}.")
+    return data[name].astype(np.int64)
+
+
+def _numbers(data: Mapping[str, Any], name: str) -> Any:
+    if name not in data:
+        raise ModelError(f"entry {name!r} is missing.")
+    if data[name].dtype.kind not in "fiub":
+        raise ModelError(f"entry {name!r} must be numbers; got {data[name].dtype}.")
+    return data[name].astype(np.float64)
+
+
+def _words(data: Mapping[str, Any], name: str) -> tuple[str, ...] | None:
+    return None if name not in data else tuple(str(word) for word in data[name].reshape(-1))
 
 
 def _assemble(data: Mapping[str, Any]) -> MDP:
-    indptr = data["indptr"].astype(np.int64)
-    choice_ptr = data["choice_ptr"].astype(np.int64)
+    indptr, choice_ptr, indices = (_integers(data, name) for name in ("indptr", "choice_ptr", "indices"))
+    probs, rewards = _numbers(data, "probs"), _numbers(data, "rewards")
     n_states = len(choice_ptr) - 1
-    indices, probs = data["indices"], data["probs"].astype(np.float64)
     broken = indptr.ndim != 1 or len(indptr) < 2 or indptr[0] != 0 or np.any(np.diff(indptr) < 0)
-    if broken or indptr[-1] != len(indices) or len(indices) != len(probs):
+    if broken or indices.ndim != 1 or indptr[-1] != len(indices) or indices.shape != probs.shape:
         raise ModelError("the row pointers do not fit the entries.")
+    if choice_ptr.ndim != 1 or n_states < 1 or choice_ptr[-1] != len(indptr) - 1 or np.any(np.diff(choice_ptr) < 0):
+        raise ModelError("the choices of the states do not fit the rows.")
     if indices.size and not 0 <= indices.min() <= indices.max() < n_states:
         raise ModelError(f"a successor index is outside 0 … {n_states - 1}.")
     from scipy.sparse import csr_array
 
-    matrix = csr_array((probs, indices.astype(np.int64), indptr), shape=(len(indptr) - 1, n_states))
-    labels = tuple(str(name) for name in data["label_names"])
-    label_of_choice = data["label_of_choice"].astype(np.int64)
+    matrix = csr_array((probs, indices, indptr), shape=(len(indptr) - 1, n_states))
+    labels = _words(data, "label_names") or ()
+    label_of_choice = _integers(data, "label_of_choice")
     if label_of_choice.size and not 0 <= label_of_choice.min() <= label_of_choice.max() < len(labels):
         raise ModelError("a choice has a label that is not in label_names.")
-    names = data.get("state_names")
-    classes = data.get("classes")
+    gamma = _numbers(data, "gamma")
+    if gamma.size != 1:
+        raise ModelError("gamma must be one number.")
     return MDP(
-        Distributions.from_matrix(matrix), data["rewards"].astype(np.float64), choice_ptr, float(data["gamma"]),
-        label_of_choice, labels, None if names is None else tuple(str(name) for name in names),
-        None if classes is None else classes.astype(np.int64),
+        Distributions.from_matrix(matrix), rewards, choice_ptr, float(gamma.reshape(())),
+        label_of_choice, labels, _words(data, "state_names"),
+        _integers(data, "classes") if "classes" in data else None,
         {key[6:]: data[key].astype(np.bool_) for key in data if key.startswith("label:")},
-        {key[7:]: data[key].astype(np.float64) for key in data if key.startswith("reward:")},
-        tuple(str(name) for name in data["action_names"]) if "action_names" in data else None,
+        {key[7:]: _numbers(data, key) for key in data if key.startswith("reward:")},
+        _words(data, "action_names"), str(data["reward_name"]) if "reward_name" in data else None,
     )  # fmt: skip

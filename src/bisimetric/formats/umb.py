@@ -1,10 +1,13 @@
 """UMB, the binary exchange format of Storm and others: a tar archive of raw arrays with a JSON index.
 
-Read with the standard library and NumPy. Members are taken only where their sizes fit the index.
+Read with the standard library and NumPy. The archive is decompressed in one pass that stops where the file's budget is
+spent; members are taken only where their sizes fit the index.
 """
 
 from __future__ import annotations
 
+import bz2
+import io
 import json
 import lzma
 import tarfile
@@ -16,48 +19,72 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..model import MDP, Distributions, ModelError
-from .text import ParseError
+from ..damage import Budget
+from ..model import MDP, Distributions
+from .text import ParseError, shown
 
-_LARGEST = 1 << 30  # bytes of one member
 _FOLDERS = ("actions/", "annotations/", "valuations/")
 _FILES = ("index.json", "state-to-choices.bin", "state-is-initial.bin", "choice-to-branches.bin",
           "branch-to-target.bin", "branch-to-probability.bin")  # fmt: skip
+_CHUNK = 1 << 20
+_DICTIONARY = 1 << 28  # bytes of memory that a decompressor may want
 
 
-def _members(path: Path) -> dict[str, bytes]:
+def _decompressed(path: Path, budget: Budget) -> bytes:
+    """The tar archive, whatever it is compressed with."""
+    raw = path.read_bytes()
+    engine: Any = None
+    if raw.startswith(b"\x1f\x8b"):
+        engine = zlib.decompressobj(31)
+    elif raw.startswith(b"\xfd7zXZ\x00"):
+        engine = lzma.LZMADecompressor(memlimit=_DICTIONARY)
+    elif raw.startswith(b"BZh"):
+        engine = bz2.BZ2Decompressor()
+    if engine is None:
+        return raw
+    out = io.BytesIO()
+    given, waiting = 0, b""  # what the engine has not taken yet
+    while not engine.eof:
+        if not waiting and getattr(engine, "needs_input", True):
+            waiting = raw[given : given + _CHUNK]
+            given += len(waiting)
+            if not waiting:
+                raise ParseError(path, 0, "the archive is cut short.")
+        part = engine.decompress(waiting, _CHUNK)
+        waiting = getattr(engine, "unconsumed_tail", b"")
+        budget.take(len(part), "what it holds, decompressed,")
+        out.write(part)
+    return out.getvalue()
+
+
+def _members(path: Path, budget: Budget) -> dict[str, bytes]:
     """All plain files of the archive, by name."""
     found = {}
-    try:
-        with tarfile.open(path, "r:*") as archive:
-            for member in archive:
-                name = member.name.removeprefix("./")
-                if member.isdir():
-                    continue
-                if name.startswith(("/", "\\")) or ".." in Path(name).parts or not member.isfile():
-                    raise ParseError(
-                        path, 0, f"the archive holds {member.name!r}, which is not a plain file inside it."
-                    )
-                if member.size > _LARGEST:
-                    raise ParseError(
-                        path, 0, f"member {name!r} claims {member.size} bytes; at most {_LARGEST} are read."
-                    )
-                if name in found:
-                    raise ParseError(path, 0, f"member {name!r} is there twice.")
-                if name not in _FILES and not name.startswith(_FOLDERS):
-                    continue
-                stream = archive.extractfile(member)
-                found[name] = stream.read() if stream is not None else b""
-    except (tarfile.TarError, EOFError, lzma.LZMAError, zlib.error, OSError, ValueError) as error:
-        if isinstance(error, (ParseError, FileNotFoundError, PermissionError, IsADirectoryError)):
-            raise
-        raise ParseError(path, 0, f"not a readable UMB archive ({' '.join(str(error).split())}).") from None
+    with tarfile.open(fileobj=io.BytesIO(_decompressed(path, budget)), mode="r:") as archive:
+        for member in archive:
+            name = member.name.removeprefix("./")
+            if member.isdir():
+                continue
+            if name.startswith(("/", "\\")) or ".." in Path(name).parts or not member.isfile():
+                raise ParseError(
+                    path, 0, f"the archive holds {shown(member.name)}, which is not a plain file inside it."
+                )
+            if name in found:
+                raise ParseError(path, 0, f"member {shown(name)} is there twice.")
+            if name not in _FILES and not name.startswith(_FOLDERS):
+                continue
+            stream = archive.extractfile(member)
+            data = stream.read() if stream is not None else b""
+            if len(data) != member.size:
+                raise ParseError(path, 0, f"member {shown(name)} claims {member.size} bytes and has {len(data)}.")
+            found[name] = data
     return found
 
 
 class _Umb:
     def __init__(self, path: Path) -> None:
-        self.path, self.files = path, _members(path)
+        self.path, self.budget = path, Budget(path)
+        self.files = _members(path, self.budget)
         try:
             self.index: Any = json.loads(self.files["index.json"])
             system = self.index["transition-system"]
@@ -66,10 +93,11 @@ class _Umb:
             self.time, self.players = str(system.get("time", "discrete")), int(system.get("#players", 1))
             self.probability = system.get("branch-probability-type", {"type": "double", "size": 64})
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
-            reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
-            raise ParseError(path, 0, f"has no readable index.json ({reason}).") from None
+            raise ParseError(path, 0, f"has no index.json that can be read ({type(error).__name__}).") from None
         if self.n_states < 1 or self.time != "discrete" or self.players > 1:
             raise ParseError(path, 0, "only discrete-time models with one player and at least one state can be read.")
+        if min(self.n_choices, self.n_branches) < 0:
+            raise ParseError(path, 0, "index.json counts fewer than 0 choices or branches.")
 
     def numbers(self, name: str, dtype: str, count: int) -> NDArray[Any]:
         """A member as `count` numbers; its size must fit."""
@@ -98,6 +126,7 @@ class _Umb:
         """Atomic propositions of states, and init."""
         labels = {}
         for key, entry in self.index.get("annotations", {}).get("aps", {}).items():
+            self.budget.take(self.n_states, "its labels")
             if "states" in entry.get("applies-to", ()):
                 labels[str(entry.get("alias", key))] = self.bits(
                     f"annotations/aps/{key}/states/values.bin", self.n_states
@@ -113,8 +142,9 @@ class _Umb:
             kind = entry.get("type", {"type": "double", "size": 64})
             if kind.get("type") != "double":
                 raise ParseError(self.path, 0, f"rewards of type {kind.get('type')} are not supported; double is.")
+            self.budget.take(8 * self.n_choices, "its reward models")
             total = np.zeros(self.n_choices)
-            for where in entry.get("applies-to", ()):
+            for where in dict.fromkeys(entry.get("applies-to", ())):
                 name = f"annotations/rewards/{key}/{where}/values.bin"
                 if where == "states":
                     total += np.repeat(self.numbers(name, "<f8", self.n_states), np.diff(choice_ptr))
@@ -160,6 +190,7 @@ def _state_names(umb: _Umb) -> tuple[str, ...] | None:
         at += int(kind["size"])
     if at % 8 or at * umb.n_states // 8 != len(data) or any(c[1] not in ("uint", "bool") or c[2] > 52 for c in columns):
         return None
+    umb.budget.take(umb.n_states * (at + 80 * len(columns)), "the names of its states")
     bits = np.unpackbits(np.frombuffer(data, np.uint8).reshape(umb.n_states, at // 8), axis=1, bitorder="little")
     parts = []
     for name, kind, size, start, offset in columns:
@@ -169,15 +200,11 @@ def _state_names(umb: _Umb) -> tuple[str, ...] | None:
 
 
 def read_umb(path: Path, gamma: float) -> MDP:
-    """Read a UMB file. It has no discount, so this must be given. Choices are labelled by position."""
-    umb = _Umb(path)
-    try:
-        return _build(umb, path, gamma)
-    except ModelError:
-        raise
-    except (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError) as error:
-        reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
-        raise ParseError(path, 0, f"index.json does not describe the archive ({reason}).") from None
+    """Read a UMB file. It has no discount, so this must be given. Choices are labelled by position.
+
+    No reward model is chosen.
+    """
+    return _build(_Umb(path), path, gamma)
 
 
 def _build(umb: _Umb, path: Path, gamma: float) -> MDP:
@@ -198,7 +225,6 @@ def _build(umb: _Umb, path: Path, gamma: float) -> MDP:
     models = umb.rewards(choice_ptr, indptr, probs)
     counts = np.diff(choice_ptr)
     position = np.arange(umb.n_choices) - np.repeat(choice_ptr[:-1], counts)
-    first = next(iter(models.values()), np.zeros(umb.n_choices)).copy()
-    return MDP(Distributions.from_matrix(matrix), first, choice_ptr, gamma, position,
+    return MDP(Distributions.from_matrix(matrix), np.zeros(umb.n_choices), choice_ptr, gamma, position,
                tuple(str(k) for k in range(int(counts.max(initial=1)))), _state_names(umb), None, umb.labels(), models,
                umb.actions())  # fmt: skip

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..checks import InputError
+
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
@@ -23,7 +25,7 @@ ROW_SUM_TOLERANCE = 1e-8
 _EPS = float(np.finfo(np.float64).eps)
 
 
-class ModelError(ValueError):
+class ModelError(InputError):
     """A model, policy or setting that cannot be used; the message names the offender."""
 
 
@@ -108,7 +110,8 @@ class Distributions:
             row = int(bad[0])
             raise ModelError(
                 f"every row of P must sum to 1; {name_of_row(row)} sums to {sums[row]:.10g} (tolerance "
-                f"{ROW_SUM_TOLERANCE:g}). Use P = MDP.normalised(P) if this is rounding."
+                f"{ROW_SUM_TOLERANCE:g}).",
+                python="Use P = MDP.normalised(P) if this is rounding.",
             )
 
     def normalised(self) -> Self:

@@ -10,7 +10,7 @@ from ..transport import Transport
 from .base import MetricOperator, Sweep, Swept
 from .device import DeviceOperator
 from .host import HostOperator
-from .matching import check_match, check_reward_weight, check_transition_weight, comparison_groups
+from .matching import check_match, check_reward_weight, check_transition_weight, comparison_groups, respected_labels
 
 __all__ = [
     "DeviceOperator",
@@ -23,6 +23,7 @@ __all__ = [
     "check_transition_weight",
     "comparison_groups",
     "metric_operator",
+    "respected_labels",
 ]
 
 

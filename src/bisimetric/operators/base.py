@@ -10,8 +10,8 @@ For an MDP, F(d)(s, t) compares choices by c_R |r − r'| + c_T W(d)(P, P') and 
                        an action that the other has not, the distance is the largest possible one.
     match="hausdorff"  the Hausdorff distance of the two sets of choices (probabilistic automata).
 
-States of an MDP with different kept labels (atomic propositions) are at the largest possible distance. All distances
-are at most c_R · span / (1 − c_T), where span is the range of the rewards (1 where all rewards are equal, so that
+States whose respected labels (atomic propositions) differ are at the largest possible distance. All distances are at
+most c_R · span / (1 − c_T), where span is the range of the rewards (1 where all rewards are equal, so that
 states with different actions are still apart).
 """
 
@@ -37,6 +37,7 @@ from .matching import (
     choices_of,
     comparison_groups,
     family_of,
+    respected_labels,
 )
 
 Units = list[tuple[int, int]]
@@ -80,19 +81,20 @@ class MetricOperator(ABC):
         match: str | None = None,
         reward_weight: float = 1.0,
         transition_weight: float | None = None,
-        keep: Sequence[str] | None = None,
-        warm_state: bool = True,
+        respect: Sequence[str] | None = None,
+        remember: bool = True,
     ) -> None:
         self.engine, self.model, self.transport, self.match = engine, model, transport, check_match(model, match)
         self.c_R = check_reward_weight(reward_weight)
         self.c_T = check_transition_weight(model.gamma if transition_weight is None else transition_weight)
-        self.warm_state = warm_state
+        self.remember, self.respect = remember, respected_labels(model, respect)
         self.n_states = model.n_states
         self._states, self._pointers = choices_of(model)
         label_sets, groups = comparison_groups(model, self.match)
-        self._label_sets = apart(model, label_sets, keep)
+        self._label_sets = apart(model, label_sets, self.respect)
+        _check_range(self.largest, engine)
         self.family = family_of(model, groups)
-        self.evaluator: Any = transport.evaluator(engine, self.family, warm_state)
+        self.evaluator: Any = transport.evaluator(engine, self.family, remember)
 
     def follow(self, model: Chain) -> None:
         """Go on with the chain of another policy; what the transport kept is kept where it fits."""
@@ -102,8 +104,8 @@ class MetricOperator(ABC):
         if same_supports(family, self.family).all():
             self.evaluator.follow(family)
         else:
-            evaluator = self.transport.evaluator(self.engine, family, self.warm_state)
-            if self.warm_state:
+            evaluator = self.transport.evaluator(self.engine, family, self.remember)
+            if self.remember:
                 evaluator.take_from(self.evaluator)
             self.evaluator = evaluator
         self.model, self.family = model, family
@@ -112,6 +114,15 @@ class MetricOperator(ABC):
     def largest(self) -> float:
         """The largest possible distance, c_R · span / (1 − c_T)."""
         return self.c_R * (self.model.reward_span or 1.0) / (1.0 - self.c_T)
+
+    def recipe(self) -> dict[str, Any]:
+        """Arguments of `metric_operator` that make the same operator anew."""
+        return {
+            "model": self.model, "transport": self.transport, "match": None if self.match == "chain" else self.match,
+            "reward_weight": self.c_R, "transition_weight": self.c_T, "respect": self.respect,
+            "remember": self.remember, "device": "cuda" if self.engine.on_device else "cpu",
+            "dtype": self.engine.dtype.name,
+        }  # fmt: skip
 
     def accuracy_for(self, tol: float) -> float:
         """How exact a transport must be for half of the tolerance."""
@@ -155,3 +166,12 @@ class MetricOperator(ABC):
         block = self.engine.xp.zeros((a1 - a0, int(self._pointers[-1])), dtype)
         fill(0, a0, a1, block)
         return block
+
+
+def _check_range(largest: float, engine: Engine) -> None:
+    """Refuse distances that the numbers of the engine cannot hold."""
+    if not largest < 1e-8 * float(np.finfo(engine.dtype).max):
+        raise ValueError(
+            f"distances may reach {largest:.3g}, which is too large for {engine.dtype.name}; scale the rewards down"
+            + (", or use float64." if engine.dtype == np.float32 else ".")
+        )

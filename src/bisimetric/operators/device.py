@@ -30,6 +30,7 @@ class DeviceOperator(MetricOperator):
         to_device = self.engine.to_device
         self._tables = [to_device(x) for x in (self._states, self._pointers, self._label_sets)]
         self._rewards = self.engine.xp.array(self.model.rewards)
+        self._plain = self.match == "chain" and not self.respect  # one transport a pair, and nothing else to look at
         self._block: Any = None
         self._home: Any = None  # the distances that `sweeps` works on
         self._graph: Any = None
@@ -114,7 +115,7 @@ class DeviceOperator(MetricOperator):
         evaluator = self.evaluator
         return (
             self._graphs_work
-            and self.match == "chain"
+            and self._plain
             and not evaluator.synchronous
             and getattr(evaluator, "dense_rows", None) is None
             and len(self._units()) <= _GRAPHED_UNITS
@@ -141,7 +142,7 @@ class DeviceOperator(MetricOperator):
         evaluator.prepare(d, accuracy)
         weights = self.c_R, self.c_T * evaluator.unit
         for s0, s1 in self._units():
-            if self.match == "chain":
+            if self._plain:
                 block = self._block_of_chain(s1 - s0)
                 evaluator.enqueue(0, s0, s1, block)
                 kernels.write_chain(evaluator.tally, block, s0, evaluator.first, self._rewards, *weights, d)

@@ -8,9 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..lumping import kept_labels, label_classes
+from ..checks import check_number
+from ..lumping import label_classes, respected_labels
 from ..model import MDP, Chain
 from ..transport import Family
+
+__all__ = ["apart", "check_match", "check_reward_weight", "check_transition_weight", "choices_of", "comparison_groups",
+           "family_of", "respected_labels"]  # fmt: skip
 
 
 def check_match(model: Chain | MDP, match: str | None) -> str:
@@ -27,13 +31,13 @@ def check_match(model: Chain | MDP, match: str | None) -> str:
 
 
 def check_reward_weight(c_R: float) -> float:
-    if not 0.0 <= c_R < np.inf:
+    if not 0.0 <= check_number("reward_weight", c_R) < np.inf:
         raise ValueError(f"reward_weight (c_R) must be finite and not negative; got {c_R}.")
     return float(c_R)
 
 
 def check_transition_weight(c_T: float) -> float:
-    if not 0.0 <= c_T < 1.0:
+    if not 0.0 <= check_number("transition_weight", c_T) < 1.0:
         raise ValueError(f"transition_weight (c_T) must be in [0, 1); got {c_T}.")
     return float(c_T)
 
@@ -69,11 +73,11 @@ def comparison_groups(model: Chain | MDP, match: str) -> tuple[NDArray[Any], tup
     return label_sets, tuple(np.split(order, cuts))
 
 
-def apart(model: Chain | MDP, label_sets: NDArray[Any], keep: Sequence[str] | None) -> NDArray[Any]:
-    """Label sets of the states [S], told apart further by the kept labels of an MDP's states."""
-    if not isinstance(model, MDP) or not kept_labels(model, keep):
+def apart(model: Chain | MDP, label_sets: NDArray[Any], respect: Sequence[str]) -> NDArray[Any]:
+    """Label sets of the states [S], told apart further by the labels of states that are respected."""
+    if not respect:
         return label_sets
-    _, both = np.unique(np.stack([label_sets, label_classes(model, keep)]), axis=1, return_inverse=True)
+    _, both = np.unique(np.stack([label_sets, label_classes(model, respect)]), axis=1, return_inverse=True)
     return np.asarray(both.reshape(-1))
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,11 +20,12 @@ from ..kernels.select import engine
 from ..model import MDP
 from ..operators import metric_operator
 from ..parts import Parts, finished
-from ..policy_run import LoopState, RunStatus, Settings, Step
+from ..policy_run import LoopState, PolicySettings, Step
 from ..schedules import StepSize
+from ..status import Status
 from ..transport import Exact, Family, Independent, Sinkhorn, Transport
-from ..values import optimal_values
-from .settings import NOISE, SWEEPS
+from ..values import best_values
+from .settings import EARLY_STOP, NOISE, SWEEPS
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -65,6 +66,7 @@ class PolicyJob:
     sweeps: int = SWEEPS
     warm: bool = True
     noise: tuple[float, float] | None = NOISE
+    ties: Literal["first", "random"] = "random"
     probes: tuple[int, ...] = ()
     potentials: bool = True
     alone: ClassVar[bool] = False  # whether it must not share the machine
@@ -76,15 +78,16 @@ class PolicyJob:
     def parts(self, device: str) -> Parts[Arrays]:
         """The run, stopping wherever it would wait for a device."""
         mdp = self.problem.build()
-        settings = Settings(
-            self.transport, self.aggregation, self.step_size, self.sweeps, self.warm, self.noise, self.steps,
-            self.seed, lump=False, device=device,
+        settings = PolicySettings(
+            transport=self.transport, aggregation=self.aggregation, step_size=self.step_size, sweeps=self.sweeps,
+            restart_metric=not self.warm, greedy_noise=self.noise, ties=self.ties, steps=self.steps, seed=self.seed,
+            early_stop=EARLY_STOP, lump=False, device=device,
         )  # fmt: skip
-        best_value, _ = optimal_values(mdp)
+        best_value, _ = best_values(mdp)
         state = policy_iteration.first_state(mdp, settings)
         if not self.potentials:
             state.operator = metric_operator(
-                mdp.under(state.policy), self.transport, warm_state=False, device=device, dtype=settings.dtype
+                mdp.under(state.policy), self.transport, respect=(), remember=False, device=device, dtype=settings.dtype
             )
         history: list[Step] = []
         boxes: list[NDArray[np.float64]] = []
@@ -92,7 +95,7 @@ class PolicyJob:
             history.append((yield from policy_iteration.step_in_parts(mdp, settings, state, best_value)))
             if history[-1].k in self.probes:
                 boxes.append(_slack(state))
-        final = policy_iteration.finish(mdp, settings, state, history, RunStatus.STEPS, best_value)
+        final = policy_iteration.finish(mdp, settings, state, history, Status.STEPS, best_value)
         curves = {
             name: np.array([np.nan if (x := getattr(step, name)) is None else x for step in history], np.float64)
             for name in CURVES

@@ -12,6 +12,7 @@ from ..transport import Exact, Independent, Sinkhorn, Transport
 ALPHAS = (1.0, 2.0**-1, 2.0**-2, 2.0**-4, 2.0**-6)
 NOISE = (0.05, 0.1)
 SWEEPS = 28  # n of the theorem at γ = 0.9
+EARLY_STOP = 1e-3
 
 
 @dataclass(frozen=True)

@@ -10,15 +10,13 @@ from __future__ import annotations
 import json
 import os
 import platform
-import struct
-import zipfile
-import zlib
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from .. import atomic
+from .. import archives, atomic
+from ..damage import reading
 from ..kernels.select import engine
 from .jobs import Arrays, Job, job_id
 from .settings import PROFILES, Profile, Variant
@@ -88,7 +86,7 @@ def save(folder: Path, job: Job, arrays: Arrays, device: str, version: str) -> N
     made = {"job": repr(job), "device": device, "version": version, "python": platform.python_version(),
             "numpy": np.__version__, "processor": _processor(device)}  # fmt: skip
     (folder / "runs").mkdir(exist_ok=True)
-    atomic.save_arrays(path_of(folder, job), {**arrays, "made": np.array(json.dumps(made))})
+    archives.save_arrays(path_of(folder, job), {**arrays, "made": np.array(json.dumps(made))})
 
 
 def _processor(device: str) -> str:
@@ -98,28 +96,12 @@ def _processor(device: str) -> str:
     return f"{platform.machine()} with {os.cpu_count()} cores"
 
 
-_DAMAGE = (
-    ValueError,
-    KeyError,
-    TypeError,
-    OSError,
-    EOFError,
-    RuntimeError,
-    zipfile.BadZipFile,
-    zlib.error,
-    struct.error,
-)
-
-
 def _read_result(path: Path, job: Job) -> tuple[Arrays, dict[str, Any]]:
-    try:
-        with open(path, "rb") as stream, np.load(stream, allow_pickle=False) as archive:
-            arrays = {name: archive[name] for name in archive.files}
+    with reading(path, "a result", ResultsError):
+        arrays = archives.read_arrays(path)
         made = dict(json.loads(str(arrays.pop("made"))))
         if made["job"] != repr(job):
-            raise ValueError("it is of another run")
-    except _DAMAGE as error:  # NotImplementedError, for unknown compression, is a RuntimeError
-        raise ResultsError(f"{path}: damaged ({error}).") from None
+            raise ResultsError(f"{path}: damaged (it is of another run).")
     return arrays, made
 
 
@@ -140,5 +122,4 @@ def made_by(folder: Path, job: Job) -> dict[str, Any] | None:
 
 def tidy(folder: Path) -> None:
     """Remove what a process left that was stopped while writing."""
-    for path in (folder / "runs").glob(".*.part"):
-        path.unlink(missing_ok=True)
+    atomic.remove_left(folder / "runs")

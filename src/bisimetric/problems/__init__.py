@@ -9,23 +9,13 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 from ..model import MDP
+from .families import chain, detours, staircase
+from .random import garnet, gridworld
 
-
-def _load(name: str) -> Callable[..., MDP]:
-    from . import families, random
-
-    generator = getattr(families if hasattr(families, name) else random, name)
-    assert callable(generator)
-    return generator  # type: ignore[no-any-return]
-
-
-NAMES = ("chain", "staircase", "detours", "garnet", "gridworld")
-
-
-def __getattr__(name: str) -> Callable[..., MDP]:
-    if name in NAMES:  # loaded when used, so that importing the package stays quick
-        return _load(name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+_GENERATORS: dict[str, Callable[..., MDP]] = {
+    "chain": chain, "staircase": staircase, "detours": detours, "garnet": garnet, "gridworld": gridworld,
+}  # fmt: skip
+NAMES = tuple(_GENERATORS)
 
 
 def _hint(word: str, known: list[str]) -> str:
@@ -41,7 +31,7 @@ def from_spec(spec: str) -> MDP:
     name, _, query = spec.partition("?")
     if name not in NAMES:
         raise ValueError(f"unknown problem {name!r}.{_hint(name, list(NAMES))}")
-    generator = _load(name)
+    generator = _GENERATORS[name]
     defaults = {key: p.default for key, p in inspect.signature(generator).parameters.items()}
     arguments: dict[str, Any] = {}
     for key, text in parse_qsl(query, keep_blank_values=True):

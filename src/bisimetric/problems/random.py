@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.sparse import csr_array
 
 from ..model import MDP
 
@@ -17,6 +16,8 @@ def garnet(n_states: int = 100, n_actions: int = 2, branching: int = 3, gamma: f
         raise ValueError(
             f"needs n_states ≥ 1, n_actions ≥ 1 and 1 ≤ branching ≤ n_states; got {n_states}, {n_actions}, {branching}."
         )
+    from scipy.sparse import csr_array
+
     rng = np.random.default_rng(seed)
     n = n_states * n_actions
     if branching * 8 < n_states:  # draw with replacement and redo the few rows with repeats

@@ -20,9 +20,8 @@ to its p-th root, so `certified_value` works flows and potentials of the final t
 """
 
 import numpy as np
-from numba import njit
 
-from .jit import OPTIONS, kernel
+from .jit import kernel, minima_kernel
 from .spanning_tree import (
     DEPTH,
     FLOW,
@@ -47,12 +46,11 @@ from .spanning_tree import (
     write_tree,
 )
 
-_MINIMA = {"nnan", "ninf", "nsz"}  # lets minima be vectorised; changes no result for finite costs
 _EPS = float(np.finfo(np.float64).eps)
 PRICING = 1e-13  # share of the largest cost by which a reduced cost may be negative in the end
 
 
-@njit(**OPTIONS, fastmath=_MINIMA)
+@minima_kernel
 def _row_minimum(cost, start, real, n, m):
     low = np.inf
     for j in range(m):

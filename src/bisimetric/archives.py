@@ -1,0 +1,71 @@
+"""NumPy archives (.npz) without pickled objects, written atomically and read with care.
+
+Archives carry no time stamps, so equal arrays give equal bytes. An entry is read only where its size on disk, its
+header and the budget of the file agree.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from numpy.lib import format as npy
+from numpy.typing import NDArray
+
+from . import atomic
+from .damage import Budget, DamagedFileError
+
+_EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest date of a zip archive
+
+
+def save_arrays(path: Path, arrays: Mapping[str, Any]) -> None:
+    """Write an archive."""
+
+    def fill(stream: IO[bytes]) -> None:
+        with zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
+            for name, value in arrays.items():
+                entry = zipfile.ZipInfo(f"{name}.npy", _EPOCH)
+                with archive.open(entry, "w", force_zip64=True) as target:
+                    npy.write_array(target, np.asanyarray(value), allow_pickle=False)
+
+    atomic.write(path, fill)
+
+
+def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
+    """All arrays of an archive by name. To be called inside `damage.reading`, as errors may be of any kind."""
+    budget = Budget(path)
+    found: dict[str, NDArray[Any]] = {}
+    with open(path, "rb") as stream, zipfile.ZipFile(stream) as archive:
+        for entry in archive.infolist():
+            if not entry.filename.endswith(".npy"):
+                raise DamagedFileError(f"{path}: holds {entry.filename[:60]!r}, which is no array.")
+            name = entry.filename[:-4]
+            if name in found:
+                raise DamagedFileError(f"{path}: the entry {name!r} is there twice.")
+            budget.take(2 * entry.file_size, f"the entry {name[:60]!r}")
+            found[name] = read_array(archive.read(entry), path)
+    return found
+
+
+def read_array(data: bytes, path: Path) -> NDArray[Any]:
+    """An array from the bytes of an .npy file, which must be just as many as its header says."""
+    stream = io.BytesIO(data)
+    version = npy.read_magic(stream)
+    if version == (1, 0):
+        shape, fortran, dtype = npy.read_array_header_1_0(stream)
+    elif version == (2, 0):
+        shape, fortran, dtype = npy.read_array_header_2_0(stream)
+    else:
+        raise DamagedFileError(f"{path}: an array of format version {version} is not known.")
+    if dtype.hasobject:
+        raise DamagedFileError(f"{path}: an array holds Python objects, which are not read.")
+    left = len(data) - stream.tell()
+    if math.prod(shape) * dtype.itemsize != left:
+        raise DamagedFileError(f"{path}: an array of shape {shape} and type {dtype} has {left} bytes.")
+    flat = np.frombuffer(data, dtype, math.prod(shape), stream.tell()) if left else np.empty(0, dtype)
+    return flat.reshape(shape, order="F" if fortran else "C").copy(order="C")

@@ -1,0 +1,41 @@
+"""Examples for --help. All of them are run by a test, in this order, in one folder."""
+
+from __future__ import annotations
+
+EXAMPLES: dict[str, tuple[str, ...]] = {
+    "solve": (
+        "bisimetric solve",
+        "bisimetric solve problem:staircase --eps 0.04 --alpha decay:0.8,0.01 --steps 50 --out run",
+        "bisimetric solve --resume run --steps 60",
+        "bisimetric solve gym:Taxi-v3 --gamma 0.9 --out taxi",
+        "bisimetric solve problem:garnet --target 0.01 --json",
+    ),
+    "metric": (
+        "bisimetric metric problem:chain --policy uniform -o d.npz",
+        "bisimetric metric problem:gridworld?copies=3 --match labels --tol 1e-3",
+        "bisimetric metric problem:garnet --transport sinkhorn:0.5,cost=value --tol 1e-4",
+        "bisimetric metric gym:FrozenLake-v1 --gamma 0.95 --match hausdorff",
+    ),
+    "lump": (
+        "bisimetric lump problem:gridworld?copies=3",
+        "bisimetric lump problem:gridworld?copies=3 --match hausdorff -o quotient.drn --map classes.csv",
+    ),
+    "aggregate": ("bisimetric aggregate d.npz --eps 0.1", "bisimetric aggregate d.npz --k 20 -o classes.npz"),
+    "convert": (
+        "bisimetric convert problem:garnet model.drn",
+        "bisimetric convert model.drn model.npz --gamma 0.95",
+        "bisimetric convert gym:FrozenLake-v1?is_slippery=false lake.tra",
+    ),
+    "info": ("bisimetric info problem:gridworld?copies=3", "bisimetric info model.drn --json"),
+    "bench": ("bisimetric bench --quick",),
+    "paper": (
+        "bisimetric paper list",
+        "bisimetric paper run sharpness --profile quick --out results",
+        "bisimetric paper report results",
+    ),
+}
+
+
+def epilogue(command: str) -> str:
+    """The examples of a command, as they stand below its help."""
+    return "\nExamples:\n\n" + "\n".join(f"  {line}" for line in EXAMPLES[command]) + "\n"

@@ -1,0 +1,39 @@
+"""A folder that one process works in at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[bool]:
+    """Hold the folder's lock file; gives whether it could be had. It is free again when the process ends, however."""
+    with open(folder / ".lock", "a") as handle:
+        yield _lock(handle)
+
+
+def _lock(handle: IO[Any]) -> bool:
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        return _lock_on_windows(handle)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def _lock_on_windows(handle: IO[Any]) -> bool:
+    import importlib
+
+    msvcrt: Any = importlib.import_module("msvcrt")
+    try:
+        handle.seek(0)
+        msvcrt.locking(handle.fileno(), msvcrt.LK_NBLCK, 1)
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,45 @@
+"""How work ended, and what to do about it."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+
+class Status(Enum):
+    """How a solve or a run ended. `advice` says what to do, for those who call functions; `command` for the shell."""
+
+    CONVERGED = "converged: the error is within the tolerance"
+    SWEEP_LIMIT = "sweep limit reached"
+    ROUNDING = "rounding limit reached: the tolerance is finer than the arithmetic"
+    TRANSPORT_LIMIT = "transport iteration limit reached"
+    TARGET = "the certified bound reached the target"
+    SETTLED = "nothing changes any more"
+    STALLED = "nothing changes any more, short of the target"
+    STEPS = "all steps done"
+    INTERRUPTED = "interrupted"
+
+    @property
+    def advice(self) -> str:
+        return _ADVICE.get(self, ("", ""))[0]
+
+    @property
+    def command(self) -> str:
+        return _ADVICE.get(self, ("", ""))[1]
+
+
+_ADVICE = {
+    Status.SWEEP_LIMIT: (
+        "raise max_sweeps, or go on with start=solution", "raise --max-sweeps, or go on with --resume"
+    ),
+    Status.ROUNDING: (
+        'use dtype="float64" or a larger tol; orders p > 1 magnify rounding near 0',
+        "use --dtype float64 or a larger --tol; orders p > 1 magnify rounding near 0",
+    ),
+    Status.TRANSPORT_LIMIT: ("use a larger reg, or Exact()", "use a larger λ, or --transport exact"),
+    Status.STALLED: (
+        "the classes are too coarse for the target: use a smaller ε, or more sweeps a step where ε is 0",
+        "the classes are too coarse for the target: use a smaller --eps, or more --sweeps where that is 0",
+    ),
+    Status.STEPS: ("give more steps to go on", "give more --steps to go on"),
+    Status.INTERRUPTED: ("go on with start=solution; a run folder can be resumed", "go on with --resume"),
+}  # fmt: skip

@@ -1,0 +1,25 @@
+"""The command `bisimetric`: outside the package, so that Ctrl-C is heard while that is loaded."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from typing import Any
+
+
+def _stopped(number: int, frame: Any) -> None:
+    os.write(2, b"bisimetric: interrupted\n")
+    os._exit(130)
+
+
+def main() -> None:
+    """Load the package and run a command."""
+    ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    if not ignored:
+        signal.signal(signal.SIGINT, _stopped)
+    from bisimetric.cli import run
+
+    if not ignored:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    sys.exit(run(sys.argv[1:]))
