@@ -12,7 +12,7 @@ else
   INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check
 endif
 
-.PHONY: demo test test-slow lint types bench clean
+.PHONY: demo test test-slow fuzz lint types bench clean
 
 $(BIN)/python:
 	$(CREATE)
@@ -27,7 +27,7 @@ $(VENV)/.dev: pyproject.toml | $(BIN)/python
 
 demo: $(VENV)/.runtime
 	rm -rf demo
-	$(BIN)/bisimetric solve --transport sinkhorn:1.0,diagonal=zero --noise 0.05,0.1 --steps 200 --out demo
+	$(BIN)/bisimetric solve --transport sinkhorn:1.0,diagonal=zero --alpha decay:0.8,0.015625 --noise 0.05,0.1 --steps 200 --out demo
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check src tests benchmarks
@@ -37,10 +37,15 @@ types: $(VENV)/.dev
 	$(BIN)/mypy
 
 test: lint types
-	$(BIN)/python -m pytest -m 'not slow'
+	$(BIN)/python -m pytest -m 'not slow' -n auto --maxprocesses 4 --dist worksteal
 
 test-slow: $(VENV)/.dev
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal
+
+# A million damaged inputs for all readers; FUZZ=5000 for fewer.
+FUZZ ?= 1000000
+fuzz: $(VENV)/.dev
+	$(BIN)/python tests/fuzz_readers.py --count $(FUZZ)
 
 bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/peers.py

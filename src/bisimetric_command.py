@@ -13,8 +13,18 @@ def _stopped(number: int, frame: Any) -> None:
     os._exit(130)
 
 
+def _open_streams() -> None:
+    """Where a standard stream is closed, let it lead nowhere, so that no other file takes its place."""
+    for stream in (0, 1, 2):
+        try:
+            os.fstat(stream)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+
+
 def main() -> None:
     """Load the package and run a command."""
+    _open_streams()
     ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
     if not ignored:
         signal.signal(signal.SIGINT, _stopped)

@@ -487,6 +487,7 @@ def made_up(folder, job):
     if isinstance(job, SharpnessJob):
         return {name: rng.random(job.pairs) for name in ("relative_error", "reference_error")}
     arrays = {name: rng.random(job.steps) + 0.1 for name in CURVES}
+    arrays["metric_nmi"] = rng.random(job.steps if job.medoids else 0)
     boxes = np.sort(rng.random((len(job.probes), 8)), axis=1)
     values = {name: rng.random(TINY.n_states) for name in ("optimal_value", "value", "abstract_value")}
     return {**arrays, **values, "boxes": boxes}

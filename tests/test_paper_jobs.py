@@ -39,7 +39,7 @@ SHARP = SharpnessJob(2, 0.1, 1.0, (3, 4), 0)
 OTHER_POLICY = {
     "problem": replace(SMALL, name="staircase"), "transport": bm.Sinkhorn(1.0), "aggregation": bm.EpsilonCover(0.2),
     "step_size": bm.Constant(1.0), "seed": 4, "steps": 8, "sweeps": 5, "warm": False, "noise": None, "probes": (0, 2),
-    "potentials": False,
+    "potentials": False, "ties": "first", "medoids": 3,
 }  # fmt: skip
 OTHER_SHARP = {
     "dimension": 3, "reg": math.inf, "entropy": 1.5, "pairs": (3, 5), "seed": 1, "points": 31, "radius": 1.0,

@@ -1,6 +1,6 @@
 """`python -m bisimetric`: the command line, also where scripts are not on the path."""
 
-from .cli import main
+from bisimetric_command import main
 
 if __name__ == "__main__":
     main()

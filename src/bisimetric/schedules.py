@@ -9,6 +9,8 @@ import math
 from dataclasses import dataclass
 from typing import Protocol
 
+from .checks import check_number
+
 
 class StepSize(Protocol):
     """α_k in (0, 1] for step k ≥ 1 of a run with discount γ, n metric sweeps a step, and order p."""
@@ -17,7 +19,7 @@ class StepSize(Protocol):
 
 
 def _check_alpha(name: str, alpha: float) -> None:
-    if not 0.0 < alpha <= 1.0:
+    if not 0.0 < check_number(name, alpha) <= 1.0:
         raise ValueError(f"{name} must be in (0, 1]; got {alpha}.")
 
 
@@ -43,7 +45,7 @@ class PowerDecay:
 
     def __post_init__(self) -> None:
         _check_alpha("floor", self.floor)
-        if not self.power > 0.0:
+        if not check_number("power", self.power) > 0.0:
             raise ValueError(f"power must be positive; got {self.power}.")
 
     def __call__(self, k: int, *, gamma: float, sweeps: int, p: float) -> float:

@@ -19,7 +19,9 @@ class BadInputError(Exception):
 
 def say(text: str) -> None:
     """A line to the user beside the results; where nobody can read it, nothing is said."""
-    with suppress(OSError, ValueError, AttributeError):  # standard error may be closed
+    if sys.stderr is None:
+        return
+    with suppress(OSError, ValueError):  # standard error may be closed
         print(text, file=sys.stderr, flush=True)
 
 

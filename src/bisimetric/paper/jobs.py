@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import policy_iteration, problems
-from ..aggregation import Aggregation
+from ..aggregation import Aggregation, KMedoids
 from ..kernels.select import engine
 from ..model import MDP
 from ..operators import metric_operator
@@ -54,6 +54,8 @@ class PolicyJob:
     """Approximate policy iteration on one MDP with one seed.
 
     probes: steps at which the distribution of d̂ − ΔV^π over pairs of states is recorded.
+    medoids: as how many classes d̂ is looked at in each step, by k-medoids; 0 for none. How well they agree with the
+    true classes of the unperturbed MDP (NMI) measures the metric, not the classes that the run works with.
     potentials: whether the transport keeps its potentials between sweeps and steps.
     """
 
@@ -68,6 +70,7 @@ class PolicyJob:
     noise: tuple[float, float] | None = NOISE
     ties: Literal["first", "random"] = "random"
     probes: tuple[int, ...] = ()
+    medoids: int = 0
     potentials: bool = True
     alone: ClassVar[bool] = False  # whether it must not share the machine
     on: ClassVar[str | None] = None  # any device will do
@@ -91,10 +94,13 @@ class PolicyJob:
             )
         history: list[Step] = []
         boxes: list[NDArray[np.float64]] = []
+        agreement: list[float] = []
         while len(history) < self.steps:
             history.append((yield from policy_iteration.step_in_parts(mdp, settings, state, best_value)))
             if history[-1].k in self.probes:
                 boxes.append(_slack(state))
+            if self.medoids:
+                agreement.append(_agreement(mdp, state, self.medoids, self.seed))
         final = policy_iteration.finish(mdp, settings, state, history, Status.STEPS, best_value)
         curves = {
             name: np.array([np.nan if (x := getattr(step, name)) is None else x for step in history], np.float64)
@@ -103,6 +109,7 @@ class PolicyJob:
         return {
             **curves,
             "boxes": np.array(boxes).reshape(-1, len(QUANTILES) + 1),
+            "metric_nmi": np.array(agreement),
             "optimal_value": best_value,
             "value": final.value,
             "abstract_value": final.abstract_value,
@@ -127,6 +134,13 @@ def _slack(state: LoopState) -> NDArray[np.float64]:
     upper = np.triu_indices(len(V), 1)
     slack = (d - np.abs(V[:, None] - V[None, :]))[upper]
     return np.append(np.quantile(slack, QUANTILES), np.mean(slack >= -1e-9))
+
+
+def _agreement(mdp: MDP, state: LoopState, medoids: int, seed: int) -> float:
+    """NMI of the true classes with those that k-medoids finds under d̂."""
+    assert mdp.classes is not None
+    d = state.operator.engine.to_host(state.distance)
+    return KMedoids(medoids, seed)(d).nmi(mdp.classes)
 
 
 @dataclass(frozen=True)

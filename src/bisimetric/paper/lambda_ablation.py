@@ -35,11 +35,11 @@ def cells(profile: Profile, variant: Variant) -> list[Cell]:
 
 def decaying(
     profile: Profile, variant: Variant, problem: Problem, reg: float, aggregation: Aggregation, seed: int,
-    steps: int | None = None,
+    steps: int | None = None, medoids: int = 0,
 ) -> PolicyJob:  # fmt: skip
     """API(α_k) with a swept λ."""
     transport = variant.transport(reg, swept=True)
-    return PolicyJob(problem, transport, aggregation, DECAY, seed, steps or profile.steps)
+    return PolicyJob(problem, transport, aggregation, DECAY, seed, steps or profile.steps, medoids=medoids)
 
 
 def draw(table: Table, profile: Profile) -> Any:

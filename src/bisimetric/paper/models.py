@@ -18,11 +18,9 @@ def _sizes(profile: Profile, variant: Variant, seed: int, gamma: float) -> dict[
     }  # fmt: skip
 
 
-def first(
-    profile: Profile, variant: Variant, seed: int, *, gamma: float = 0.9, mixing: float = 0.0, advance: str = "first"
-) -> Problem:
+def first(profile: Profile, variant: Variant, seed: int, *, gamma: float = 0.9, mixing: float = 0.0) -> Problem:
     """Action 0 advances, action 1 goes back; `mixing` perturbs P with random rows."""
-    return Problem.of("chain", **_sizes(profile, variant, seed, gamma), mixing=mixing, advance=advance)
+    return Problem.of("chain", **_sizes(profile, variant, seed, gamma), mixing=mixing)
 
 
 def second(profile: Profile, variant: Variant, seed: int, *, gamma: float = 0.9) -> Problem:

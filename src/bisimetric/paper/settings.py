@@ -74,13 +74,16 @@ class Variant:
     def cover(self, eps: float) -> EpsilonCover:
         return EpsilonCover(eps, self.rule)
 
-    def transport(self, reg: float = 1.0, p: float = 1.0, *, swept: bool = False) -> Transport:
+    def transport(
+        self, reg: float = 1.0, p: float = 1.0, *, swept: bool = False, marginal_tol: float = 1e-6
+    ) -> Transport:
         """λ = reg with a zero diagonal, as in the paper's runs; 0 is exact and ∞ the independent coupling."""
         if reg == 0.0 or (self.cost == "exact" and not swept):
             return Exact(p)
         if math.isinf(reg):
             return Independent(p, diagonal="zero")
-        return Sinkhorn(reg, p, cost="value" if self.cost == "value" else "sharp", diagonal="zero")
+        cost = "value" if self.cost == "value" else "sharp"
+        return Sinkhorn(reg, p, cost=cost, diagonal="zero", marginal_tol=marginal_tol)
 
     def describe(self) -> dict[str, Any]:
         return asdict(self)

@@ -97,6 +97,8 @@ def _processor(device: str) -> str:
 
 
 def _read_result(path: Path, job: Job) -> tuple[Arrays, dict[str, Any]]:
+    if path.is_dir():
+        raise ResultsError(f"{path}: damaged (it is a folder).")
     with reading(path, "a result", ResultsError):
         arrays = archives.read_arrays(path)
         made = dict(json.loads(str(arrays.pop("made"))))

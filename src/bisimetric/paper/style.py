@@ -24,7 +24,8 @@ STYLES = {"naive": (0, (4, 1.5)), "API(1)": "-", "API(2^-6)": "-", "API(a_k)": "
 ERROR = r"$\|V^* - V^{\pi_k}\|_\infty$"
 GAP = r"$\max\,|\hat d - \Delta V^{\pi_k}|$"
 CLASSES = r"number of classes $|\tilde S|$"
-LABELS = {"error": ERROR, "metric_gap": GAP, "n_classes": CLASSES, "nmi": "NMI with the true classes",
+LABELS = {"error": ERROR, "metric_gap": GAP, "n_classes": CLASSES, "nmi": "NMI of the run's classes",
+          "metric_nmi": "NMI with the true classes",
           "seconds": "seconds per step"}  # fmt: skip
 COLUMN = 2.45  # inches of one panel
 

@@ -94,6 +94,8 @@ def tidy_csv(table: Table) -> str:
     writer = csv.writer(stream, lineterminator="\n")
     steps = bool(len(table)) and "error" in table.rows[0].arrays
     columns = list(CURVES) if steps else sorted({name for row in table for name in row.arrays})
+    if steps and all(len(row.arrays.get("metric_nmi", ())) for row in table):
+        columns.append("metric_nmi")
     writer.writerow([*keys, "run", "step" if steps else "pair", *columns])
     for row in table:
         settings = [_text(row.keys.get(key, "")) for key in keys]

@@ -18,7 +18,7 @@ CAPTION = (
     "Ten actions and random detours. First row: API(α). Second row: λ with α_k = max(0.01, k^−0.8), ε = 0.1. Third "
     "row: λ with medoids (30 for 20 classes)."
 )
-QUANTITIES = ("error", "metric_gap", "n_classes", "nmi")
+QUANTITIES = ("error", "metric_gap", "n_classes")
 BUDGET_REGS = (0.0, 0.1, 1.0, math.inf)
 
 
@@ -36,7 +36,7 @@ def cells(profile: Profile, variant: Variant) -> list[Cell]:
         for reg in BUDGET_REGS:
             keys = {"sweep": "budget", "alpha": "decay", "reg": reg, "seed": seed}
             medoids = KMedoids(profile.medoids, seed)
-            found.append(Cell(keys, decaying(profile, variant, problem, reg, medoids, seed)))
+            found.append(Cell(keys, decaying(profile, variant, problem, reg, medoids, seed, medoids=profile.n_classes)))
     return found
 
 
@@ -45,7 +45,7 @@ def draw(table: Table, profile: Profile) -> Any:
     draw_row(axes[0], table.where(sweep="alpha"), "alpha", style.ALPHA_COLOURS, style.alpha_name, profile.n_classes)
     draw_row(axes[1], table.where(sweep="lambda"), "reg", style.REG_COLOURS, style.reg_name, profile.n_classes)
     budget = table.where(sweep="budget")
-    for axis, quantity in zip(axes[2], ("error", "metric_gap", "nmi"), strict=True):
+    for axis, quantity in zip(axes[2], ("error", "metric_gap", "metric_nmi"), strict=True):
         for reg in budget.values("reg"):
             part = budget.where(reg=reg)
             floor = 1e-4 if quantity == "error" else 0.0

@@ -67,7 +67,6 @@ def chain(
     seed: int = 0,
     concentration: float = 1.0,
     mixing: float = 0.0,
-    advance: str = "first",
 ) -> MDP:
     """The paper's first MDP: action 0 advances a class, action 1 goes back to the first.
 
@@ -78,18 +77,13 @@ def chain(
         gamma, seed: discount; seed of the transition probabilities.
         concentration: of the Dirichlet distribution inside a class; 1 is uniform on the simplex.
         mixing: weight of random rows (uniform on the simplex of all states) mixed into P.
-        advance: "first" for action 0, as in the paper, or "second" for action 1. Ties between actions go to the first
-            one, so with "second" a method that sees no difference between states does not do well by luck.
     """
-    if advance not in ("first", "second"):
-        raise ValueError(f'advance must be "first" or "second"; got {advance!r}.')
     per_class = _check(n_states, n_classes, concentration, mixing)
     P, R = np.zeros((n_classes, 2, n_classes)), np.zeros((n_classes, 2))
-    forward = 0 if advance == "first" else 1
     for i in range(n_classes):
-        P[i, forward, min(i + 1, n_classes - 1)] = 1.0
-        P[i, 1 - forward, 0] = 1.0
-    R[-1, forward] = 1.0
+        P[i, 0, min(i + 1, n_classes - 1)] = 1.0
+        P[i, 1, 0] = 1.0
+    R[-1, 0] = 1.0
     return _build(P, R, per_class, gamma, seed, concentration, mixing)
 
 

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ..checks import check_number
 from ..kernels.select import Engine
 from . import accuracy
 
@@ -248,7 +249,7 @@ class Transport(ABC):
 
 
 def check_order(p: float) -> None:
-    if not (1.0 <= p < np.inf):
+    if not (1.0 <= check_number("p", p) < np.inf):
         raise ValueError(f"p must be at least 1 and finite; got {p}.")
 
 

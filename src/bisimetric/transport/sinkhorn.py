@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ..checks import check_number
 from ..kernels.select import Engine
 from . import accuracy
 from .base import Array, Axioms, Evaluator, Family, Kept, Report, Transport, check_order, pair_entries
@@ -47,12 +48,12 @@ class Sinkhorn(Transport):
     def __post_init__(self) -> None:
         check_order(self.p)
         check_diagonal(self.diagonal)
-        if not 0.0 < self.reg < np.inf:
+        if not 0.0 < check_number("reg", self.reg) < np.inf:
             limits = "Use Exact for reg = 0 and Independent for reg = inf."
             raise ValueError(f"reg must be positive and finite; got {self.reg}. {limits}")
         if self.cost not in ("sharp", "value"):
             raise ValueError(f'cost must be "sharp" or "value"; got {self.cost!r}.')
-        if not 0.0 < self.marginal_tol < 1.0:
+        if not 0.0 < check_number("marginal_tol", self.marginal_tol) < 1.0:
             raise ValueError(f"marginal_tol must be in (0, 1); got {self.marginal_tol}.")
 
     @property
@@ -101,7 +102,7 @@ class KLBall(Transport):
     def __post_init__(self) -> None:
         check_order(self.p)
         check_diagonal(self.diagonal)
-        if not 0.0 <= self.radius < np.inf:
+        if not 0.0 <= check_number("radius", self.radius) < np.inf:
             raise ValueError(f"radius must be finite and not negative; got {self.radius}. Use Exact for no limit.")
 
     @property

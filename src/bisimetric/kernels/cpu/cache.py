@@ -103,6 +103,8 @@ class _Cache(FunctionCache):
             super().save_overload(sig, data)
         except OSError:  # the disk is full, or was taken away
             self.disable()
+        except Exception:  # what is there is damaged
+            self.flush()
 
 
 def keep_compiled(dispatcher):
