@@ -220,7 +220,7 @@ FOREIGN = {
 def test_foreign_results_are_named(folder, kind):
     path = store.path_of(folder, JOB)
     path.write_bytes(FOREIGN[kind])
-    with pytest.raises(ResultsError, match="damaged|not a result that can be read|not read") as caught:
+    with pytest.raises(ResultsError, match=r"damaged|not a result that can be read|not read") as caught:
         store.load(folder, JOB)
     assert str(path) in str(caught.value)
     assert path.read_bytes() == FOREIGN[kind]
