@@ -293,12 +293,15 @@ def finish(
     status: Status,
     best_value: Floats | None,
 ) -> PolicyRun:
-    """Evaluate the last policy and certify it."""
-    V, V_error = policy_values(mdp.under(state.policy), state.value, state.operator.engine)
+    """Evaluate the last policy and certify it; where a bound reached the target, the policy that it is about."""
+    policy = state.measured if status is Status.TARGET else state.policy
+    V, V_error = policy_values(mdp.under(policy), state.value, state.operator.engine)
     certificate = certify(mdp, V, V_error)
     state.operator.evaluator.finish()
+    if settings.target is not None and certificate.error <= settings.target and status is not Status.INTERRUPTED:
+        status = Status.TARGET  # the last improvement did it
     return PolicyRun(
-        state.policy, V, *likely_actions(mdp, state.policy), state.partition,
+        policy, V, *likely_actions(mdp, policy), state.partition,
         state.operator.engine.to_host(state.distance), state.abstract_value, tuple(history), certificate,
         theorem_bounds(mdp, settings, history), status, best_value,
     )  # fmt: skip

@@ -7,7 +7,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "bisimetric solve",
         "bisimetric solve problem:staircase --eps 0.04 --alpha decay:0.8,0.01 --steps 50 --out run",
         "bisimetric solve --resume run --steps 60",
-        "bisimetric solve gym:Taxi-v3 --gamma 0.9 --out taxi",
+        "bisimetric solve gym:FrozenLake-v1 --gamma 0.95 --out lake",
         "bisimetric solve problem:garnet --target 0.01 --json",
     ),
     "metric": (

@@ -41,7 +41,7 @@ class PolicyOptions:
         "radius (the paper's Algorithm 1) or diameter (all pairs within 2ε)", "radius")] = None  # fmt: skip
     k: Annotated[int | None, _option("aggregate into this many classes by k-medoids instead", None, name="--k")] = None
     alpha: Annotated[str | None, _option(
-        "step size: a number, decay:POWER,FLOOR or theory[:ALPHA_BAR]", _IS.step_size)] = None  # fmt: skip
+        "step size: a number, decay:POWER,FLOOR or theory[:ALPHA_BAR]", "1")] = None  # fmt: skip
     sweeps: Annotated[int | None, _option("most sweeps of the metric in a step", _IS.sweeps)] = None
     early_stop: Annotated[float | None, _option(
         "change at which sweeps end sooner", "1e-4 of the largest possible distance")] = None  # fmt: skip

@@ -53,8 +53,7 @@ class DeviceEvaluator(Evaluator):
         )
         if wanted > free:
             raise DeviceError(
-                f"{needs} {1e-9 * free:.3g} GB of device memory are free. "
-                'Use dtype="float32", fewer states, or device="cpu".'
+                f"{needs} {1e-9 * free:.3g} GB of device memory are free. Use float32, fewer states, or the CPU."
             )
         self.spare = free - wanted
         return needs

@@ -25,8 +25,8 @@ def cupy() -> Any:
         import cupy as module
     except ImportError as error:
         raise DeviceError(
-            f'device="cuda" needs CuPy, which could not be loaded ({error}). Install it with '
-            'pip install "bisimetric[gpu]", or use device="cpu".'
+            f"a CUDA device needs CuPy, which could not be loaded ({error}). Install it with "
+            'pip install "bisimetric[gpu]" (for CUDA 12: "bisimetric[cuda12]"), or use the CPU.'
         ) from None
     return module
 
@@ -39,23 +39,23 @@ def check() -> None:
     try:
         driver = cuda.runtime.driverGetVersion()
     except failed as error:
-        raise DeviceError(f'no CUDA driver answers ({error}). Install NVIDIA\'s driver, or use device="cpu".') from None
+        raise DeviceError(f"no CUDA driver answers ({error}). Install NVIDIA's driver, or use the CPU.") from None
     version = (driver // 1000, driver % 1000 // 10)
     if driver == 0:
-        raise DeviceError('no CUDA driver is installed. Install NVIDIA\'s driver, or use device="cpu".')
+        raise DeviceError("no CUDA driver is installed. Install NVIDIA's driver, or use the CPU.")
     if version < _OLDEST:
         raise DeviceError(
             f"the CUDA driver supports version {version[0]}.{version[1]}; {_OLDEST[0]}.{_OLDEST[1]} or newer is "
-            'needed. Update the driver, or use device="cpu".'
+            "needed. Update the driver, or use the CPU."
         )
     try:
         count = cuda.runtime.getDeviceCount()
     except failed as error:
         raise DeviceError(
-            f'no CUDA device can be used ({error}). Check nvidia-smi and CUDA_VISIBLE_DEVICES, or use device="cpu".'
+            f"no CUDA device can be used ({error}). Check nvidia-smi and CUDA_VISIBLE_DEVICES, or use the CPU."
         ) from None
     if count == 0:
-        raise DeviceError('no CUDA device was found. Check CUDA_VISIBLE_DEVICES, or use device="cpu".')
+        raise DeviceError("no CUDA device was found. Check CUDA_VISIBLE_DEVICES, or use the CPU.")
 
 
 def source(name: str) -> str:
@@ -201,12 +201,12 @@ def memory_errors(needs: str) -> Iterator[None]:
     except RuntimeError as error:  # CuPy's own errors are RuntimeErrors, memory included or as MemoryError
         if not device_failed(error):
             raise
-        raise DeviceError(f'the device failed ({error}). {needs} Try again, or use device="cpu".') from None
+        raise DeviceError(f"the device failed ({error}). {needs} Try again, or use the CPU.") from None
     except MemoryError as error:
         free = 1e-9 * free_bytes()
         raise DeviceError(
             f"out of device memory ({error}); {free:.3g} GB are free. {needs} "
-            'Use dtype="float32", warm_state=False, fewer states, or device="cpu".'
+            "Use float32, keep nothing between sweeps, take fewer states, or use the CPU."
         ) from None
 
 

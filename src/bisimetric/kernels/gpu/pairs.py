@@ -148,7 +148,7 @@ class Rows:
             if fits < 1:
                 raise DeviceError(
                     f"a pair of supports needs {8e-9 * per_warp * warps:.3g} GB of work space, and "
-                    f'{1e-9 * free_bytes():.3g} GB of device memory are free. Use device="cpu".'
+                    f"{1e-9 * free_bytes():.3g} GB of device memory are free. Use the CPU."
                 )
             self.work_shape = (per_warp, wanted)
             self.work = cupy().empty(per_warp * warps * min(wanted, fits), np.float64)
