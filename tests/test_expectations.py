@@ -9,6 +9,7 @@ import shlex
 import sys
 import tracemalloc
 from dataclasses import fields, replace
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -192,7 +193,7 @@ def test_classes_of_the_hausdorff_metric_are_aggregated_and_lifted(seed):
                 rows.append(np.concatenate([share * P[c], (1.0 - share) * P[c]]))
                 rewards.append(R[c])
             pointers.append(len(rows))
-    labels = np.concatenate([np.arange(b - a) for a, b in zip(pointers[:-1], pointers[1:], strict=True)])
+    labels = np.concatenate([np.arange(b - a) for a, b in pairwise(pointers)])
     from bisimetric.model import Distributions
 
     mdp = bm.MDP(
