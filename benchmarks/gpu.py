@@ -1,6 +1,6 @@
 """The CUDA path in one command: correctness first, then speed, and what bounds each kernel.
 
-    python benchmarks/gpu.py [--quick] > docs/gpu-h200.md
+    python benchmarks/gpu.py [--quick] [--parts sweeps …] > docs/gpu-h200.md
 
 Every speed comes after a check of the same work against float64 on the CPU or against the plain reference; where a
 check fails, its speed is not printed and the exit status is 1. Times are medians of whole sweeps or steps, launches
@@ -21,6 +21,7 @@ import numpy as np
 import bisimetric as bm
 from bisimetric.kernels import reference
 from bisimetric.operators import metric_operator
+from bisimetric.transport import accuracy
 
 FAILED: list[str] = []
 
@@ -87,7 +88,7 @@ def policy_steps() -> None:
     def run(reg: float, alpha: float, steps: int, **engine: Any) -> bm.PolicyRun:
         return bm.solve_policy(
             mdp, transport=bm.Sinkhorn(reg, diagonal="zero"), aggregation=bm.EpsilonCover(0.1),
-            step_size=bm.Constant(alpha), greedy_noise=(0.05, 0.1), steps=steps, seed=0, **engine,
+            step_size=bm.Constant(alpha), greedy_noise=(0.05, 0.1), steps=steps, seed=0, early_stop=1e-3, **engine,
         )  # fmt: skip
 
     for reg, alpha, steps in ((1.0, 0.25, 12), (0.1, 1.0, 8), (0.01, 1.0, 8)):
@@ -130,7 +131,7 @@ def large_steps(n: int) -> None:
     mdp = bm.problems.garnet(n_states=n, n_actions=2, branching=4, seed=0)
     run = bm.solve_policy(
         mdp, transport=bm.Sinkhorn(1.0, diagonal="zero"), aggregation=bm.EpsilonCover(0.2),
-        step_size=bm.Constant(0.25), steps=4, sweeps=10, device="cuda", dtype="float32",
+        step_size=bm.Constant(0.25), steps=4, sweeps=10, early_stop=1e-3, device="cuda", dtype="float32",
     )  # fmt: skip
     seconds, metric = (run.curve(name)[1:] for name in ("seconds", "metric_seconds"))
     row(f"API(1/4) step, Garnet S = {n:,}, A = 2, b = 4, λ = 1, float32, steps 2 to 4", "none",
@@ -165,7 +166,7 @@ def sweeps(n: int, branching: int, bandwidth: float, warm: int) -> None:
     """Warm sweeps of Garnets in float32."""
     import cupy
 
-    chain = garnet(n, branching)
+    chain, most = garnet(n, branching), accuracy.ITERATION_LIMIT
     for transport, goal in ((bm.Sinkhorn(1.0), 3e9), (bm.Exact(), 1e9)):
         kind = type(transport).__name__
         operator = metric_operator(chain, transport, device="cuda", dtype="float32")
@@ -178,7 +179,7 @@ def sweeps(n: int, branching: int, bandwidth: float, warm: int) -> None:
             chain, transport, before, d, 12), 2e-4 if kind == "Sinkhorn" else 2e-5)  # fmt: skip
         del before
         if kind == "Sinkhorn":
-            operator.evaluator.iteration_limit = 5
+            accuracy.ITERATION_LIMIT = 5
             operator.evaluator.settings = bm.Sinkhorn(1.0, marginal_tol=1e-30)  # so that all 5 are done
             operator.evaluator.tightest = 0.0
         report = operator.sweep(d)
@@ -194,6 +195,7 @@ def sweeps(n: int, branching: int, bandwidth: float, warm: int) -> None:
                 f"{1e3 * seconds:.1f} ms, {pairs / seconds:.2e} pairs a second ({detail}); device memory "
                 f"{1e-12 * traffic / seconds:.2f} TB/s ({100 * traffic / seconds / bandwidth:.0f} % of a copy), costs "
                 f"gathered from the second-level cache {1e-12 * gathers / seconds:.2f} TB/s")  # fmt: skip
+        accuracy.ITERATION_LIMIT = most
         del operator, d
         cupy.get_default_memory_pool().free_all_blocks()
 
@@ -278,7 +280,7 @@ def fixed_point(n: int) -> None:
     solution = bm.solve_metric(chain, bm.Exact(), tol=1e-2, device="cuda", dtype="float32", lump=False)
     wait()
     seconds = time.perf_counter() - start
-    d = solution.warm.distance
+    d = solution.restart.distance
     again = d.copy()
     solution.restart.operator.sweep(again)
     miss = sampled(chain, bm.Exact(), d, again, 12)
@@ -292,16 +294,23 @@ def fixed_point(n: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="small sizes")
-    quick = parser.parse_args().quick
+    parser.add_argument("--parts", nargs="*", help="steps batches large dense sweeps fixed cpu; default all")
+    given = parser.parse_args()
+    quick = given.quick
     print("# The CUDA path, measured\n\nOutput of `python benchmarks/gpu.py`.\n")
     bandwidth, _ = limits()
-    policy_steps()
-    batches(16, 5 if quick else 40)
-    large_steps(1_000 if quick else 20_000)
-    dense()
-    sweeps(2_000 if quick else 20_000, 8, bandwidth, 25)
-    fixed_point(2_000 if quick else 50_000)
-    against_cpu(1_000 if quick else 5_000)
+    parts: dict[str, Callable[[], None]] = {
+        "steps": policy_steps,
+        "batches": lambda: batches(16, 5 if quick else 40),
+        "large": lambda: large_steps(1_000 if quick else 20_000),
+        "dense": dense,
+        "sweeps": lambda: sweeps(2_000 if quick else 20_000, 8, bandwidth, 25),
+        "fixed": lambda: fixed_point(2_000 if quick else 50_000),
+        "cpu": lambda: against_cpu(1_000 if quick else 5_000),
+    }
+    for name, part in parts.items():
+        if not given.parts or name in given.parts:
+            part()
     print("all checks passed" if not FAILED else f"FAILED: {FAILED}")
     sys.exit(bool(FAILED))
 
