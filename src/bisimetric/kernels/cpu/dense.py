@@ -62,19 +62,15 @@ def _between_products(pairs, counts, rows, members, vectors, x):
 @kernel
 def _column_error(q, y, target):
     """L1 error of the column sums y∘q, q = K x; four sums side by side."""
-    quarter = len(y) // 4
-    q0, q1, q2, q3 = q[:quarter], q[quarter : 2 * quarter], q[2 * quarter : 3 * quarter], q[3 * quarter :]
-    y0, y1, y2, y3 = y[:quarter], y[quarter : 2 * quarter], y[2 * quarter : 3 * quarter], y[3 * quarter :]
-    t0, t1, t2 = target[:quarter], target[quarter : 2 * quarter], target[2 * quarter : 3 * quarter]
-    t3 = target[3 * quarter :]
+    by_four = len(y) - len(y) % 4
     e0, e1, e2, e3 = 0.0, 0.0, 0.0, 0.0
-    for j in range(quarter):
-        e0 += abs(q0[j] * y0[j] - t0[j])
-        e1 += abs(q1[j] * y1[j] - t1[j])
-        e2 += abs(q2[j] * y2[j] - t2[j])
-        e3 += abs(q3[j] * y3[j] - t3[j])
-    for j in range(quarter, len(y3)):
-        e3 += abs(q3[j] * y3[j] - t3[j])
+    for j in range(0, by_four, 4):
+        e0 += abs(q[j] * y[j] - target[j])
+        e1 += abs(q[j + 1] * y[j + 1] - target[j + 1])
+        e2 += abs(q[j + 2] * y[j + 2] - target[j + 2])
+        e3 += abs(q[j + 3] * y[j + 3] - target[j + 3])
+    for j in range(by_four, len(y)):
+        e0 += abs(q[j] * y[j] - target[j])
     return (e0 + e1) + (e2 + e3)
 
 
@@ -210,10 +206,17 @@ def _after_products(pairs, counts, numbers, rows, members, vectors, x, q, y, tol
 
 @kernel
 def _inner(x, y):
-    total = 0.0
-    for i in range(len(x)):
-        total += x[i] * y[i]
-    return total
+    """⟨x, y⟩; four sums side by side."""
+    by_four = len(x) - len(x) % 4
+    s0, s1, s2, s3 = 0.0, 0.0, 0.0, 0.0
+    for i in range(0, by_four, 4):
+        s0 += x[i] * y[i]
+        s1 += x[i + 1] * y[i + 1]
+        s2 += x[i + 2] * y[i + 2]
+        s3 += x[i + 3] * y[i + 3]
+    for i in range(by_four, len(x)):
+        s0 += x[i] * y[i]
+    return (s0 + s1) + (s2 + s3)
 
 
 @kernel

@@ -28,12 +28,14 @@ from . import simplex
 from .jit import kernel
 from .spanning_tree import MASS, POT
 
-X, Y, Q, STEP, OLD = 0, 1, 2, 3, 4  # rows of the vectors of one problem
+X, Y, Q, STEP, OLD, NEXT = 0, 1, 2, 3, 4, 5  # rows of the vectors of one problem
 _FIRST_LOOK, _LOOK = 8, 6  # iterations between looks at the rate
 _PLAIN = 2  # steps without momentum, for their rate
 _QUICK = 0.1  # plain steps that leave no more than this of the error need no momentum
 _WATCH = 8  # steps with momentum that must lower the error
+_NOT, _BY_SCALING, _BY_NEWTON, _BACK = 0, 1, 2, 3  # how y came about
 LARGEST_ERROR = 2.0  # of a marginal in L1
+_FEW = 100  # entries of a kernel up to which rows are added one by one
 _STEP_CAP = 3.0  # a Newton step changes log y by no more than this
 
 
@@ -41,7 +43,7 @@ _STEP_CAP = 3.0  # a Newton step changes log y by no more than this
 def vectors(widest, dtype_of):
     """Allocate the vectors, the transposed kernel and the Newton matrix for supports of at most `widest` states."""
     square = widest * widest
-    return np.empty((5, widest), dtype_of.dtype), np.empty(square, dtype_of.dtype), np.empty(square)
+    return np.empty((6, widest), dtype_of.dtype), np.empty(square, dtype_of.dtype), np.empty(square)
 
 
 @kernel
@@ -53,34 +55,66 @@ def transpose(n, m, kernel, turned):
 
 
 @kernel
-def weighted_rows(n, m, rows, weights, total):
-    """total[j] = Σ_i weights[i] rows[i, j], four rows at a time; all j go on side by side."""
+def _few_half_steps(n, m, kernel, a, b, vec):
+    """x = a / K y, Q = Kᵀ x and y' = b / Q of few entries; returns the L1 error of the columns."""
     for j in range(m):
-        total[j] = 0
-    by_four = n - n % 4
-    for i in range(0, by_four, 4):
-        w0, w1, w2, w3 = weights[i], weights[i + 1], weights[i + 2], weights[i + 3]
-        r0, r1 = rows[i * m : (i + 1) * m], rows[(i + 1) * m : (i + 2) * m]
-        r2, r3 = rows[(i + 2) * m : (i + 3) * m], rows[(i + 3) * m : (i + 4) * m]
+        vec[Q, j] = 0
+    for i in range(n):
+        total = kernel[0] * 0
         for j in range(m):
-            total[j] = (((total[j] + r0[j] * w0) + r1[j] * w1) + r2[j] * w2) + r3[j] * w3
-    for i in range(by_four, n):
-        w0, r0 = weights[i], rows[i * m : (i + 1) * m]
+            total += kernel[i * m + j] * vec[Y, j]
+        x = a[i] / total
+        vec[X, i] = x
         for j in range(m):
-            total[j] += r0[j] * w0
+            vec[Q, j] += kernel[i * m + j] * x
+    error = 0.0
+    for j in range(m):
+        error += abs(vec[Q, j] * vec[Y, j] - b[j])
+        vec[NEXT, j] = b[j] / vec[Q, j]
+    return error
 
 
 @kernel
-def half_steps(n, m, kernel, turned, a, b, vec):
-    """Make the rows exact, x = a / K y; returns the L1 error of the columns, sums (without y) in vec[Q]."""
-    x, y, q = vec[X], vec[Y], vec[Q]
-    weighted_rows(m, n, turned, y, x)
+def _exact_rows(n, m, turned, a, vec):
+    """x = a / K y from the transposed kernel, four columns at a time; all rows go on side by side. Returns n."""
     for i in range(n):
-        x[i] = a[i] / x[i]
-    weighted_rows(n, m, kernel, x, q)
+        vec[X, i] = 0
+    by_four = m - m % 4
+    for j in range(0, by_four, 4):
+        y0, y1, y2, y3 = vec[Y, j], vec[Y, j + 1], vec[Y, j + 2], vec[Y, j + 3]
+        c0, c1, c2, c3 = j * n, (j + 1) * n, (j + 2) * n, (j + 3) * n
+        for i in range(n):
+            t = vec[X, i]
+            vec[X, i] = (((t + turned[c0 + i] * y0) + turned[c1 + i] * y1) + turned[c2 + i] * y2) + turned[c3 + i] * y3
+    for j in range(by_four, m):
+        y0, c0 = vec[Y, j], j * n
+        for i in range(n):
+            vec[X, i] += turned[c0 + i] * y0
+    for i in range(n):
+        vec[X, i] = a[i] / vec[X, i]
+    return n
+
+
+@kernel
+def _column_sums(n, m, kernel, b, vec):
+    """Q = Kᵀ x and the corrected scalings, four rows at a time; returns the L1 error of the columns."""
+    for j in range(m):
+        vec[Q, j] = 0
+    by_four = n - n % 4
+    for i in range(0, by_four, 4):
+        x0, x1, x2, x3 = vec[X, i], vec[X, i + 1], vec[X, i + 2], vec[X, i + 3]
+        r0, r1, r2, r3 = i * m, (i + 1) * m, (i + 2) * m, (i + 3) * m
+        for j in range(m):
+            t = vec[Q, j]
+            vec[Q, j] = (((t + kernel[r0 + j] * x0) + kernel[r1 + j] * x1) + kernel[r2 + j] * x2) + kernel[r3 + j] * x3
+    for i in range(by_four, n):
+        x0, r0 = vec[X, i], i * m
+        for j in range(m):
+            vec[Q, j] += kernel[r0 + j] * x0
     error = 0.0
     for j in range(m):
-        error += abs(q[j] * y[j] - b[j])
+        error += abs(vec[Q, j] * vec[Y, j] - b[j])
+        vec[NEXT, j] = b[j] / vec[Q, j]
     return error
 
 
@@ -143,11 +177,16 @@ def _momentum(rate):
 
 
 @kernel
-def _next_scalings(m, b, vec, step, carry):
+def _next_scalings(m, vec, step, carry):
     """Correct y by the column sums; the last y goes to vec[OLD]."""
+    if carry == 0.0:
+        for j in range(m):
+            vec[OLD, j] = vec[Y, j]
+            vec[Y, j] = vec[NEXT, j]
+        return
     for j in range(m):
-        y, plain = vec[Y, j], b[j] / vec[Q, j]
-        moved = y + step * (plain - y) + carry * (y - vec[OLD, j]) if carry > 0.0 else plain
+        y, plain = vec[Y, j], vec[NEXT, j]
+        moved = y + step * (plain - y) + carry * (y - vec[OLD, j])
         vec[OLD, j] = y
         vec[Y, j] = moved if moved > 0.5 * y else plain  # y must stay positive
 
@@ -156,47 +195,62 @@ def _next_scalings(m, b, vec, step, carry):
 def scale(n, m, kernel, a, b, vec, turned, matrix, tol, limit, far):
     """Scale until the L1 error of the columns is at most tol; returns (iterations, error).
 
-    Starts from vec[Y]; leaves x, y and the column sums Q with exact rows. Stops early, with the
-    error it has, where a scaling would leave [1/far, far] or the limit is reached. `turned` and `matrix` are
-    work space.
+    Starts from vec[Y]; leaves x, y, the column sums Q and y' with exact rows. Stops early, with the error it has, where
+    a scaling would leave [1/far, far] or the limit is reached. `turned` and `matrix` are work space.
     """
-    transpose(n, m, kernel, turned)
-    error = half_steps(n, m, kernel, turned, a, b, vec)
-    done = 1
-    look, before = _FIRST_LOOK, error
-    step, carry, steps, mark = 1.0, 0.0, 0, error
-    while error > tol and done < limit:
+    few = n * m <= _FEW
+    if not few:
+        transpose(n, m, kernel, turned)
+    done, error, before, look = 0, np.inf, np.inf, _FIRST_LOOK
+    step, carry, steps, mark = 1.0, 0.0, 0, np.inf
+    moved = _NOT
+    while True:
+        last = error
+        if few:  # the kernels called here call none: counting references to arrays takes longer than few sums
+            error = _few_half_steps(n, m, kernel, a, b, vec)
+        else:
+            error = _column_sums(_exact_rows(n, m, turned, a, vec), m, kernel, b, vec)
+        if moved == _BY_SCALING:
+            done, steps = done + 1, steps + 1
+            if carry == 0.0 and steps == _PLAIN and _QUICK * last < error < last:
+                step, carry = _momentum(error / last)
+                steps, mark = 0, error
+            elif steps == _WATCH:
+                if not error < mark:
+                    carry = 0.0
+                steps, mark = 0, error
+        elif moved == _BY_NEWTON:
+            done += 1 + m // 2
+            carry, steps = 0.0, 0
+            if not error < last:
+                for j in range(m - 1):
+                    vec[Y, j] = vec[OLD, j]
+                moved = _BACK
+                continue
+            if error < 0.5 * last:
+                look, before = done, last  # Newton works: go on with it
+            else:
+                look, before = done + _LOOK, error
+        elif moved == _BACK:
+            look, before = done + _LOOK, error
+        else:
+            done, before, mark = 1, error, error
+        if not error > tol or done >= limit:
+            break
         if done >= look:
             # Iterations foreseen at the rate since the last look, against the cost of Newton.
             rate = np.log(max(before / error, 1.0 + 1e-9)) / _LOOK
             if np.log(error / tol) / rate > 2 * m and _newton(n, m, kernel, a, b, vec, matrix):
-                before, error = error, half_steps(n, m, kernel, turned, a, b, vec)
-                done += 1 + m // 2
-                carry, steps = 0.0, 0
-                if error < 0.5 * before:
-                    look = done  # Newton works: go on with it
-                    continue
-                if not error < before:
-                    for j in range(m - 1):
-                        vec[Y, j] = vec[OLD, j]
-                    error = half_steps(n, m, kernel, turned, a, b, vec)
+                moved = _BY_NEWTON
+                continue
             look, before = done + _LOOK, error
         low, high = np.inf, 0.0
         for j in range(m):
-            y = b[j] / vec[Q, j]
-            low, high = min(low, y), max(high, y)
+            low, high = min(low, vec[NEXT, j]), max(high, vec[NEXT, j])
         if not (low * far > 1.0 and high < far):
             break
-        _next_scalings(m, b, vec, step, carry)
-        last, error = error, half_steps(n, m, kernel, turned, a, b, vec)
-        done, steps = done + 1, steps + 1
-        if carry == 0.0 and steps == _PLAIN and _QUICK * last < error < last:
-            step, carry = _momentum(error / last)
-            steps, mark = 0, error
-        elif steps == _WATCH:
-            if not error < mark:
-                carry = 0.0
-            steps, mark = 0, error
+        _next_scalings(m, vec, step, carry)
+        moved = _BY_SCALING
     return done, error
 
 
@@ -267,7 +321,7 @@ def solve_log(n, m, cost, reg, a, b, log_x, log_y, kernel, vec, turned, matrix, 
             kernel[i * m + j] *= vec[X, i] * vec[Y, j]
     if error <= tol:
         for j in range(m):
-            log_y[j] += np.log(b[j] / vec[Q, j])
+            log_y[j] += np.log(vec[NEXT, j])
         return done, error
     _log_columns(n, m, cost, reg, b, log_x, log_y)  # sums may have left the range
     return done, error if error < LARGEST_ERROR else LARGEST_ERROR

@@ -16,7 +16,7 @@ import numpy as np
 
 from . import simplex
 from .jit import kernel
-from .scaling import LARGEST_ERROR, Q, X, Y, exact_start, scale, solve_log, vectors
+from .scaling import LARGEST_ERROR, NEXT, Q, X, Y, exact_start, scale, solve_log, vectors
 from .simplex import root_and_error
 from .spanning_tree import MASS, scratch
 
@@ -301,7 +301,7 @@ def sinkhorn_block(
                         more += again
                         for j in range(m):
                             vec[Y, j] = np.exp(logs[1, j])
-                            vec[Q, j] = pb[j] / vec[Y, j]
+                            vec[NEXT, j] = vec[Y, j]
                         if as_value:
                             value = dual_value(n, m, pa, pb, logs[0], logs[1], reg)
                         else:
@@ -318,7 +318,7 @@ def sinkhorn_block(
                 tol = max(0.01 * tol, tightest)  # a root magnifies errors near 0
             if not in_logs:
                 for j in range(m):
-                    store[own + j] = pb[j] / vec[Q, j]
+                    store[own + j] = vec[NEXT, j]
             worst = max(worst, missing)
             out[a - a0, b] = root
     return iterations, worst
