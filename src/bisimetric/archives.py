@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import math
+import warnings
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -56,12 +57,12 @@ def read_array(data: bytes, path: Path) -> NDArray[Any]:
     """An array from the bytes of an .npy file, which must be just as many as its header says."""
     stream = io.BytesIO(data)
     version = npy.read_magic(stream)
-    if version == (1, 0):
-        shape, fortran, dtype = npy.read_array_header_1_0(stream)
-    elif version == (2, 0):
-        shape, fortran, dtype = npy.read_array_header_2_0(stream)
-    else:
+    if version not in ((1, 0), (2, 0)):
         raise DamagedFileError(f"{path}: an array of format version {version} is not known.")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # headers of Python 2 are read, only more slowly
+        read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
+        shape, fortran, dtype = read(stream)
     if dtype.hasobject:
         raise DamagedFileError(f"{path}: an array holds Python objects, which are not read.")
     left = len(data) - stream.tell()

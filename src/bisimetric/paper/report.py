@@ -77,10 +77,10 @@ def _summary(module: Any, table: Table) -> str:
 
 
 def _expected(cells: list[Cell], table: Table) -> list[Cell]:
-    """Runs that a figure needs: those for a GPU only where some of them are there."""
+    """Runs that a figure needs: timed ones of the devices of which some are there, or else of the CPU."""
     there = {row.run for row in table}
-    on_gpu = [cell for cell in cells if cell.job.on == "cuda"]
-    return cells if any(job_id(cell.job) in there for cell in on_gpu) else [c for c in cells if c.job.on != "cuda"]
+    devices = {cell.job.on for cell in cells if job_id(cell.job) in there} - {None} or {"cpu"}
+    return [cell for cell in cells if cell.job.on is None or cell.job.on in devices]
 
 
 def _has_all_settings(cells: list[Cell], table: Table) -> bool:

@@ -19,8 +19,8 @@ CAPTION = (
     "Seconds per step on the first MDP (running median over 9 steps, then mean over seeds), timed one run at a time. "
     "Left: by step size, λ = 1. Middle: by λ with α_k = max(0.01, k^−0.8), where Sinkhorn's iteration stops at a "
     "marginal error of 1e-6 (solid) and of 1e-2, as in the authors' runs (dotted). Right: with the potentials of "
-    "every pair kept from sweep to sweep (solid) and started anew (dashed). The GPU's row is there where runs were "
-    "timed on one."
+    "every pair kept from sweep to sweep (solid) and started anew (dashed). One row for each device that runs were "
+    "timed on."
 )
 QUANTITIES = ("seconds", "metric_seconds", "iterations", "sweeps")
 REGS = (0.1, 1.0, 10.0, math.inf)
