@@ -60,7 +60,7 @@ def read_array(data: bytes, path: Path) -> NDArray[Any]:
     if version not in ((1, 0), (2, 0)):
         raise DamagedFileError(f"{path}: an array of format version {version} is not known.")
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # headers of Python 2 are read, only more slowly
+        warnings.simplefilter("ignore")  # headers of Python 2 are read, only more slowly; damaged ones are errors
         read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
         shape, fortran, dtype = read(stream)
     if dtype.hasobject:
