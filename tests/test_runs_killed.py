@@ -56,3 +56,38 @@ def test_an_interrupted_process_says_how_to_go_on(tmp_path):
     assert (process.returncode, reference.wait(timeout=120)) == (0, 0)
     reference.communicate()
     assert_same(whole, stopped)
+
+
+@pytest.mark.slow
+def test_a_hundred_kills(tmp_path):
+    """Killed at any moment, start-up and the last writes included, a run goes on to the same bytes."""
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    arguments = (MODEL, *WORK, "--transport", "sinkhorn:1.0", "--steps", 4000)
+    arguments = tuple(0 if one == "0.05" else one for one in arguments)  # a checkpoint after every step
+    process = start(*arguments, "--out", killed)
+    rng = np.random.default_rng(0)
+    steps = []
+    for _ in range(100):
+        time.sleep(rng.uniform(0.2, 3.0))
+        process.send_signal(signal.SIGKILL)
+        process.communicate(timeout=60)
+        assert process.returncode == -signal.SIGKILL
+        assert not (killed / "result.npz").exists()
+        steps.append((killed / "history.jsonl").read_bytes().count(b"\n") if (killed / "history.jsonl").exists() else 0)
+        begun = (killed / "settings.json").exists()
+        again = ("--resume", killed) if begun else (*arguments, "--out", killed)
+        process = start(*again, "--checkpoint-every", "0", "--no-pictures", "--json")
+    process.send_signal(signal.SIGINT)
+    out, said = process.communicate(timeout=60)
+    assert process.returncode in (130, -signal.SIGINT), said
+    done = max(steps[-1], 1)
+    assert steps[-1] > 0
+    last = start("--resume", killed, "--steps", done + 5, "--no-pictures", "--json")
+    out, said = last.communicate(timeout=120)
+    assert last.returncode == 0, said
+    assert json.loads(out)["steps"] == done + 5
+    reference = start(*arguments[:-1], done + 5, "--out", whole)
+    _, said = reference.communicate(timeout=600)
+    assert reference.returncode == 0, said
+    assert_same(whole, killed)
+    assert_same_state(whole, killed)
