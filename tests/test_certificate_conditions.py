@@ -236,3 +236,11 @@ def test_the_value_cost_keeps_the_triangle_inequality(p):
         d = np.sqrt(((x[:, None] - x[None, :]) ** 2).sum(axis=2))
         W = distances(way, rng.dirichlet(np.full(5, 0.5), 3), d)
         assert (W[0, 2] <= W[0, 1] + W[1, 2] + 1e-9).all()
+
+
+def test_numbers_at_the_edge_of_what_there_is():
+    tiny = c.optimal_value_error(0.1, gamma=0.9, c_R=5e-324)
+    assert "c_R" in tiny.failed[0]
+    assert "at least one state" in c.bellman_residual(np.array([]), np.array([]), gamma=0.9).failed[0]
+    assert "whole number" in c.api_converged(0.1, 0.1, gamma=0.9, sweeps=2.5).failed[0]
+    assert c.optimal_value_error(1e308, gamma=0.99).error == np.inf

@@ -175,7 +175,7 @@ BAD = {
     "bad tol": (["metric", SMALL, "--tol", "0"], "tol must be positive"),
     "tol no number": (["metric", SMALL, "--tol", "small"], "small"),
     "bad c_T": (["metric", SMALL, "--transition-weight", "1"], "[0, 1)"),
-    "bad sweeps": (["metric", SMALL, "--max-sweeps", "0"], "max_sweeps"),
+    "bad sweeps": (["metric", SMALL, "--max-sweeps", "0"], "--max-sweeps"),
     "bad match": (["metric", SMALL, "--match", "names"], "'names'"),
     "bad dtype": (["metric", SMALL, "--dtype", "float16"], "float16"),
     "bad device": (["metric", SMALL, "--device", "tpu"], "tpu"),

@@ -66,6 +66,13 @@ def test_help_shows_the_examples(command, capsys, monkeypatch):
         ["info", "problem:nothing"],
         ["solve", "problem:chain", "--label", "goal=x=4"],
         ["solve", "problem:chain", "--absorb", "goal"],
+        ["metric", "problem:chain", "--match", "foo"],
+        ["metric", "problem:chain", "--match", "labels", "--constants", "K=2"],
+        ["metric", "problem:chain", "--match", "labels", "--transport", "exact:2,p=3"],
+        ["metric", "problem:chain", "--match", "labels", "--max-sweeps", "-3"],
+        ["solve", "problem:chain", "--noise", "-1,2"],
+        ["solve", "problem:chain", "--alpha", "-3"],
+        ["solve", "problem:chain", "--early-stop", "-1"],
     ],
 )
 def test_the_command_line_gives_no_advice_for_python(arguments, capsys):
@@ -75,7 +82,28 @@ def test_the_command_line_gives_no_advice_for_python(arguments, capsys):
     said = capsys.readouterr().err
     assert len(said.strip().splitlines()) == 1
     assert len(said) <= 650
-    assert not re.search(r"\w=\"|bm\.|\w+\(\)|solve_\w+|None\b|from_arrays", said), said
+    assert not re.search(r"\w=\"|bm\.|\w+\(\)|solve_\w+|None\b|from_arrays|[a-z]_[a-z]|mdp\.", said), said
+
+
+def test_options_that_do_nothing_are_refused(capsys):
+    assert run(["metric", "problem:garnet?n_states=6", "--match", "labels", "-o", "d.npz"]) == 0
+    capsys.readouterr()
+    for extra, words in ((["--eps", "0.1", "--seed", "3"], "--seed"), (["--k", "2", "--seed", "-1"], "negative")):
+        assert run(["aggregate", "d.npz", *extra]) == 2
+        said = capsys.readouterr().err
+        assert words in said
+        assert len(said.splitlines()) == 1
+
+
+def test_a_damaged_run_folder_is_one_line(capsys):
+    model = "problem:garnet?n_states=6"
+    assert run(["solve", model, "--steps", "5", "--out", "run", "--no-pictures"]) == 0
+    os.truncate("run/checkpoint.npz", 30)
+    capsys.readouterr()
+    assert run(["solve", "--resume", "run", "--steps", "9"]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert len(err.splitlines()) == 1
 
 
 # ---- defaults ----

@@ -146,7 +146,7 @@ BAD = [
     (["--k", "21"], "--k 21: the model has only 20 states"),
     (["--noise", "loud"], "--noise loud: give LOW,HIGH or none"),
     (["--noise", "0.1"], "--noise 0.1: give LOW,HIGH or none"),
-    (["--noise", "0.2,0.1"], "greedy_noise must be (low, high)"),
+    (["--noise", "0.2,0.1"], "--noise must be (low, high)"),
     (["--steps", "0"], "steps must be at least 1"),
     (["--sweeps", "0"], "sweeps must be at least 1"),
     (["--target", "0"], "target must be positive"),

@@ -219,6 +219,8 @@ class KMedoids:
     def __post_init__(self) -> None:
         if check_whole("k", self.k) < 1:
             raise ValueError(f"k must be at least 1; got {self.k}.")
+        if check_whole("seed", self.seed) < 0:
+            raise ValueError(f"seed must not be negative; got {self.seed}.")
 
     def __call__(self, distance: NDArray[Any]) -> Partition:
         import kmedoids

@@ -50,12 +50,18 @@ class Certificate:
 
 
 Condition = tuple[bool, str]
+_SMALLEST = 1e-290  # numbers below lose digits when they are multiplied
 
 
 def _certificate(bound: Callable[[], float], source: str, *conditions: Condition) -> Certificate:
     """The bound where all conditions hold; it is not worked out where one fails."""
     failed = tuple(text for holds, text in conditions if not holds)
-    return Certificate(math.nan if failed else float(bound()), not failed, source, failed)
+    if failed:
+        return Certificate(math.nan, False, source, failed)
+    try:
+        return Certificate(float(bound()), True, source)
+    except (ZeroDivisionError, OverflowError):
+        return Certificate(math.inf, True, source)  # beyond the numbers that there are: no bound, but a true one
 
 
 # ---- What arguments may be. NaN fails every one of these. ----
@@ -72,7 +78,7 @@ def _discount(gamma: float) -> Condition:
 def _weights(c_R: float, c_T: float, gamma: float) -> tuple[Condition, ...]:
     return (
         _discount(gamma),
-        (0.0 < c_R < math.inf, f"needs c_R > 0 (it is {c_R:g})"),
+        (_SMALLEST <= c_R < math.inf, f"needs c_R > 0, and not so small that digits are lost (it is {c_R:g})"),
         (0.0 <= c_T < 1.0, f"needs c_T in [0, 1) (it is {c_T:g})"),
         (c_T >= gamma, f"needs c_T ≥ γ ({c_T:g} < {gamma:g})"),
     )
@@ -91,7 +97,8 @@ def _order(p: float) -> Condition:
 
 
 def _sweeps(sweeps: float) -> Condition:
-    return 1 <= sweeps < math.inf, f"needs at least one sweep, n ≥ 1 (it is {sweeps:g})"
+    whole = 1 <= sweeps < math.inf and sweeps == math.floor(sweeps)
+    return whole, f"needs at least one sweep, a whole number n ≥ 1 (it is {sweeps:g})"
 
 
 def _share(name: str, x: float) -> Condition:
@@ -109,6 +116,7 @@ def _metric(certified: bool) -> Condition:
 def _finite(**arrays: Floats) -> tuple[Condition, ...]:
     shapes = {np.shape(array) for array in arrays.values()}
     return (
+        (all(np.size(array) for array in arrays.values()), "needs at least one state"),
         *((bool(np.all(np.isfinite(array))), f"needs finite {name}") for name, array in arrays.items()),
         (len(shapes) == 1, f"needs {' and '.join(arrays)} of one shape (they are {', '.join(map(str, shapes))})"),
     )

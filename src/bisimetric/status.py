@@ -32,8 +32,8 @@ _ADVICE = {
         "raise max_sweeps, or go on with start=solution", "raise --max-sweeps, or go on with --resume"
     ),
     Status.ROUNDING: (
-        'use dtype="float64" or a larger tol; orders p > 1 magnify rounding near 0',
-        "use --dtype float64 or a larger --tol; orders p > 1 magnify rounding near 0",
+        'use a larger tol, or dtype="float64" if it is float32; orders p > 1 and small λ magnify rounding',
+        "use a larger --tol, or --dtype float64 if it is float32; orders p > 1 and small λ magnify rounding",
     ),
     Status.TRANSPORT_LIMIT: ("use a larger reg, or Exact()", "use a larger λ, or --transport exact"),
     Status.STALLED: (

@@ -17,7 +17,7 @@ def aggregate(
     eps: float | None = None,
     rule: str | None = None,
     k: Annotated[int | None, Parameter(name="--k")] = None,
-    seed: int = 0,
+    seed: int | None = None,
     output: Annotated[Path | None, Parameter(name=["--output", "-o"])] = None,
     json: Json = False,
 ) -> int:
@@ -27,7 +27,7 @@ def aggregate(
         eps: ε of the aggregation; or give --k.
         rule: radius (the paper's Algorithm 1) or diameter (all pairs within 2ε).
         k: number of classes, by k-medoids.
-        seed: of the first medoids.
+        seed: of the first medoids, for --k (default 0).
         output: write labels and medoids to this .npz file.
     """
     from ..archives import read_arrays
@@ -36,10 +36,12 @@ def aggregate(
 
     if eps is None and k is None:
         raise BadInputError("give --eps or --k.")
+    if seed is not None and k is None:
+        raise BadInputError("--seed is for --k: covers by --eps have no chance in them.")
     solution = MetricSolution.load(metric_file)
     with reading(metric_file, "a metric file"):
         extra = read_arrays(metric_file)
-    partition = aggregation_rule(eps, rule, k, seed)(solution.distance)
+    partition = aggregation_rule(eps, rule, k, seed or 0)(solution.distance)
     asked = solution.question
     facts: dict[str, Any] = {
         "states": partition.n_states,

@@ -36,6 +36,8 @@ def parse_transport(text: str) -> Transport:
         key, equals, setting = option.partition("=")
         if not equals:
             raise BadInputError(f"transport {text!r}: write settings as name=value; got {option!r}.")
+        if key in settings:
+            raise BadInputError(f"transport {text!r}: {key} is given twice.")
         settings[key] = setting
     known = {field: kind.__dataclass_fields__[field].type for field in kind.__dataclass_fields__}
     for key, setting in settings.items():

@@ -89,6 +89,8 @@ def _read(spec: str, options: ModelOptions, discount: bool) -> tuple[MDP, bool]:
 
     gamma = options.gamma
     kind, colon, rest = spec.partition(":")
+    if options.constants is not None and colon and kind in ("problem", "gym"):
+        raise BadInputError(f"{spec}: --constants are for models in the PRISM language and in JANI.")
     if kind == "problem" and colon:
         from .. import problems
 
@@ -101,7 +103,7 @@ def _read(spec: str, options: ModelOptions, discount: bool) -> tuple[MDP, bool]:
     if not path.exists():
         raise BadInputError(f"{spec}: no such file (generated models are written problem:NAME or gym:ENV).")
     if path.suffix == ".npz":
-        return formats.read_whole(path, gamma), True
+        return formats.read_whole(path, gamma, options.constants or ""), True
     mdp = formats.read_whole(path, placeholder if gamma is None else gamma, options.constants or "")
     return mdp, gamma is not None
 

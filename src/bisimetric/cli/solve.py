@@ -41,12 +41,16 @@ class PolicyOptions:
         "radius (the paper's Algorithm 1) or diameter (all pairs within 2ε)", "radius")] = None  # fmt: skip
     k: Annotated[int | None, _option("aggregate into this many classes by k-medoids instead", None, name="--k")] = None
     alpha: Annotated[str | None, _option(
-        "step size: a number, decay:POWER,FLOOR or theory[:ALPHA_BAR]", "1")] = None  # fmt: skip
+        "step size: a number, decay:POWER,FLOOR or theory[:ALPHA_BAR]", "1", allow_leading_hyphen=True,
+    )] = None  # fmt: skip
     sweeps: Annotated[int | None, _option("most sweeps of the metric in a step", _IS.sweeps)] = None
     early_stop: Annotated[float | None, _option(
         "change at which sweeps end sooner", "1e-4 of the largest possible distance")] = None  # fmt: skip
     naive: Annotated[bool | None, _option("start the metric from 0 at every policy", None, negative="")] = None
-    noise: Annotated[str | None, _option("band LOW,HIGH for the error of greedy policies, or none", "none")] = None
+    noise: Annotated[
+        str | None,
+        _option("band LOW,HIGH for the error of greedy policies, or none", "none", allow_leading_hyphen=True),
+    ] = None
     ties: Annotated[str | None, _option("which of several best actions is taken: first or random", _IS.ties)] = None
     steps: Annotated[int | None, _option("most steps", _IS.steps)] = None
     target: Annotated[float | None, _option("stop where the certified bound is at most this", None)] = None
@@ -209,9 +213,7 @@ def solve(
         runs.check_model(folder, mdp)
         if description["policy_hash"] != stored["policy_hash"]:
             raise BadInputError(f"{asked.policy}: the first policy is not the one that this run began with.")
-    if not json:
-        say(f"{mdp!r}; run folder {folder}")
-    with _Display(settings, quiet=json) as display:
+    with _Display(settings, f"{mdp!r}; run folder {folder}", quiet=json) as display:
         result = runs.run(
             mdp, settings, folder, policy=start, description=description, checkpoint_every=checkpoint_every,
             observers=(display,),
@@ -259,8 +261,8 @@ def _free_folder() -> Path:
 class _Display:
     """A live table on a terminal, now and then a plain line elsewhere."""
 
-    def __init__(self, settings: PolicySettings, quiet: bool) -> None:
-        self.steps, self.quiet = settings.steps, quiet
+    def __init__(self, settings: PolicySettings, heading: str, quiet: bool) -> None:
+        self.steps, self.heading, self.quiet = settings.steps, heading, quiet
         self.live: Any = None
         self.shown = time.monotonic()
         if not quiet and sys.stderr is not None and sys.stderr.isatty():
@@ -280,6 +282,9 @@ class _Display:
 
     def __call__(self, step: Step) -> None:
         interrupts.check()
+        if self.heading and not self.quiet:  # not before the folder has been looked through: errors are one line
+            say(self.heading)
+            self.heading = ""
         if self.live is not None:
             from rich.table import Table
 

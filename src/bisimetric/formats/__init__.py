@@ -58,6 +58,8 @@ def read_whole(path: Path, gamma: float | None, constants: str = "") -> MDP:
     """`read` without a choice of rewards: an only one is in use, none where there are several."""
     if path.suffix not in READABLE:
         raise ModelError(f"{path}: the ending {path.suffix!r} is not of a known format; known: {', '.join(READABLE)}.")
+    if constants and path.suffix not in STORM_ENDINGS:
+        raise ModelError(f"{path}: constants are for models in the PRISM language and in JANI.")
     if gamma is None and path.suffix != ".npz":
         raise ModelError(
             f"{path}: {path.suffix} files have no discount.",

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..checks import check_number
+from ..checks import InputError, check_number
 from ..lumping import label_classes, respected_labels
 from ..model import MDP, Chain
 from ..transport import Family
@@ -23,9 +23,10 @@ def check_match(model: Chain | MDP, match: str | None) -> str:
             raise ValueError("match is for an MDP; a chain has no choices to match.")
         return "chain"
     if match not in ("labels", "hausdorff"):
-        raise ValueError(
-            f'match must be "labels" (same action names) or "hausdorff" (choices as sets) for an MDP; got {match!r}. '
-            "For the metric of a policy pass mdp.under(policy)."
+        raise InputError(
+            f'match must be "labels" (same action names) or "hausdorff" (choices as sets) for an MDP; got {match!r}.',
+            python="For the metric of a policy pass mdp.under(policy).",
+            command="For the metric of a policy give --policy.",
         )
     return match
 

@@ -49,7 +49,7 @@ class Sinkhorn(Transport):
         check_order(self.p)
         check_diagonal(self.diagonal)
         if not 0.0 < check_number("reg", self.reg) < np.inf:
-            limits = "Use Exact for reg = 0 and Independent for reg = inf."
+            limits = "Exact transport is the limit 0, independent coupling that of infinity."
             raise ValueError(f"reg must be positive and finite; got {self.reg}. {limits}")
         if self.cost not in ("sharp", "value"):
             raise ValueError(f'cost must be "sharp" or "value"; got {self.cost!r}.')
