@@ -23,6 +23,8 @@ import time
 import traceback
 import zipfile
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
 import numpy as np
@@ -262,18 +264,27 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--count", type=int, default=1_000_000)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--first", type=int, default=0, help="the number of the first input")
     parser.add_argument("--only", type=int, help="the number of one input to repeat")
     given = parser.parse_args()
     began = time.monotonic()
     share = 5000
-    parts = [(k, min(share, given.count - k), given.seed) for k in range(0, given.count, share)]
+    end = given.first + given.count
+    parts = [(k, min(share, end - k), given.seed) for k in range(given.first, end, share)]
     if given.only is not None:
         parts = [(given.only, 1, given.seed)]
     outcomes: dict[str, int] = {}
     failures: list[str] = []
     context = multiprocessing.get_context("spawn")
-    with context.Pool(len(os.sched_getaffinity(0))) as pool:
-        for done, (some, wrong) in enumerate(pool.imap_unordered(_work, parts), 1):
+    with ProcessPoolExecutor(len(os.sched_getaffinity(0)), context) as pool:
+        work = {pool.submit(_work, part): part for part in parts}
+        for done, future in enumerate(as_completed(work), 1):
+            try:
+                some, wrong = future.result()
+            except BrokenProcessPool:  # a fault that Python cannot catch; the inputs are among those not yet done
+                left = sorted(part[0] for one, part in work.items() if not one.done() or one.exception())
+                print(f"a process died at some of {share} inputs from one of {left[:8]} …: find it with --first")
+                return 1
             for key, value in some.items():
                 outcomes[key] = outcomes.get(key, 0) + value
             failures += wrong

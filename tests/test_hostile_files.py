@@ -160,3 +160,32 @@ def test_unnamed_rewards_of_prism(tmp_path):
         (tmp_path / "m.drn").write_text(text)
         models = bm.read(tmp_path / "m.drn", 0.9, reward=None).reward_models
         assert {name: r.tolist() for name, r in models.items()} == {x: [2.0 * (k + 1)] for k, x in enumerate(names)}
+
+
+@pytest.mark.parametrize(
+    "member", ["state-to-choices.bin", "choice-to-branches.bin", "actions/choices/string-mapping.bin"]
+)
+def test_pointers_whose_differences_wrap_around(member, tmp_path):
+    """Numbers that rise by 2^62 at a time and end where they should: their differences are positive, modulo 2^64."""
+    members = umb_members()
+    pointers = np.frombuffer(members[member], "<u8")
+    wrapped = pointers.copy()
+    wrapped[1:-1] = np.linspace(0.2, 0.9, len(pointers) - 2) * 2.0**64
+    path = tmp_path / "wrapped.umb"
+    path.write_bytes(archive({**members, member: wrapped.tobytes()}))
+    with pytest.raises(bm.ModelError, match=r"wrapped\.umb"):
+        bm.read(path, gamma=0.9)
+
+
+def test_pointers_of_our_own_format_that_wrap_around(tmp_path):
+    bm.write(bm.problems.garnet(n_states=4), tmp_path / "m.npz")
+    with np.load(tmp_path / "m.npz") as data:
+        arrays = dict(data)
+    names = [name for name in arrays if "ptr" in name or "choice_of_state" in name]
+    assert len(names) >= 2
+    for name in names:
+        wrong = arrays[name].astype(np.uint64)
+        wrong[1:-1] = np.linspace(0.2, 0.9, len(wrong) - 2) * 2.0**64
+        np.savez(tmp_path / "wrong.npz", **{**arrays, name: wrong.view(np.int64)})
+        with pytest.raises(bm.ModelError, match=r"wrong\.npz"):
+            bm.read(tmp_path / "wrong.npz")

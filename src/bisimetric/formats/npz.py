@@ -15,7 +15,7 @@ import numpy as np
 
 from ..archives import read_arrays, save_arrays
 from ..damage import reading
-from ..model import MDP, Distributions, ModelError
+from ..model import MDP, Distributions, ModelError, rises
 
 FORMAT, VERSION = "bisimetric-mdp", 1
 
@@ -83,10 +83,10 @@ def _assemble(data: Mapping[str, Any]) -> MDP:
     indptr, choice_ptr, indices = (_integers(data, name) for name in ("indptr", "choice_ptr", "indices"))
     probs, rewards = _numbers(data, "probs"), _numbers(data, "rewards")
     n_states = len(choice_ptr) - 1
-    broken = indptr.ndim != 1 or len(indptr) < 2 or indptr[0] != 0 or np.any(np.diff(indptr) < 0)
+    broken = indptr.ndim != 1 or len(indptr) < 2 or indptr[0] != 0 or not rises(indptr)
     if broken or indices.ndim != 1 or indptr[-1] != len(indices) or indices.shape != probs.shape:
         raise ModelError("the row pointers do not fit the entries.")
-    if choice_ptr.ndim != 1 or n_states < 1 or choice_ptr[-1] != len(indptr) - 1 or np.any(np.diff(choice_ptr) < 0):
+    if choice_ptr.ndim != 1 or n_states < 1 or choice_ptr[-1] != len(indptr) - 1 or not rises(choice_ptr):
         raise ModelError("the choices of the states do not fit the rows.")
     if indices.size and not 0 <= indices.min() <= indices.max() < n_states:
         raise ModelError(f"a successor index is outside 0 … {n_states - 1}.")

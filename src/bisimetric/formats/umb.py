@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..damage import Budget
-from ..model import MDP, Distributions
+from ..model import MDP, Distributions, rises
 from .text import ParseError, shown
 
 _FOLDERS = ("actions/", "annotations/", "valuations/")
@@ -114,7 +114,7 @@ class _Umb:
         if name not in self.files and count == total:
             return np.arange(count + 1, dtype=np.int64)
         values = self.numbers(name, "<u8", count + 1).astype(np.int64)
-        if values[0] != 0 or values[-1] != total or np.any(np.diff(values) < 0):
+        if values[0] != 0 or values[-1] != total or not rises(values):
             raise ParseError(self.path, 0, f"member {name!r} does not rise from 0 to {total}.")
         return values
 
@@ -166,7 +166,7 @@ class _Umb:
         if len(raw) % 8 or len(raw) < 8:
             raise ParseError(self.path, 0, "the names of actions cannot be read.")
         cuts = np.frombuffer(raw, "<u8").astype(np.int64)
-        if cuts[0] != 0 or np.any(np.diff(cuts) < 0) or cuts[-1] > len(text) or numbers.max() >= len(cuts) - 1:
+        if cuts[0] != 0 or not rises(cuts) or cuts[-1] > len(text) or numbers.max() >= len(cuts) - 1:
             raise ParseError(self.path, 0, "the names of actions do not fit the choices.")
         names = [text[a:b].decode("utf-8", "replace") for a, b in pairwise(cuts)]
         return tuple("" if names[k] == "__NOLABEL__" else names[k] for k in numbers)

@@ -1,7 +1,7 @@
 """Finite Markov decision processes and Markov chains with rewards: the only place that validates data."""
 
 from .chain import Chain
-from .distributions import Distributions, Floats, Ints, ModelError
+from .distributions import Distributions, Floats, Ints, ModelError, rises
 from .mdp import MDP
 
-__all__ = ["MDP", "Chain", "Distributions", "Floats", "Ints", "ModelError"]
+__all__ = ["MDP", "Chain", "Distributions", "Floats", "Ints", "ModelError", "rises"]

@@ -141,6 +141,11 @@ class Distributions:
         return self
 
 
+def rises(pointers: Ints) -> bool:
+    """Whether pointers never fall. Their differences would not tell: those of large numbers wrap around."""
+    return bool(np.all(pointers[:-1] <= pointers[1:]))
+
+
 def rescaling(sums: Floats, counts: Ints) -> tuple[Floats | None, float]:
     """(what to divide distributions by, how far their sums are from 1), for sums of so many numbers.
 

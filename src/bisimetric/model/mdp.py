@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from . import arrays, expressions, policies
 from .chain import Chain, check_discount, check_rewards, checked_label
-from .distributions import Distributions, Floats, Ints, Mixing, ModelError, floats, freeze
+from .distributions import Distributions, Floats, Ints, Mixing, ModelError, floats, freeze, rises
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +52,7 @@ class MDP:
             raise ModelError(f"choice_of_state must rise from 0 to the {n} choices, one more entry than states.")
         if self.rows.n_states != self.n_states:
             raise ModelError(f"P has {self.rows.n_states} columns for {self.n_states} states.")
-        empty = np.flatnonzero(np.diff(pointers) < 1)
+        empty = np.flatnonzero(pointers[1:] <= pointers[:-1])
         if empty.size:
             raise ModelError(
                 f"every state needs at least one choice; state {self.name_of(int(empty[0]))} has none. "
@@ -153,12 +153,7 @@ class MDP:
         if given.dtype.kind not in "iu" or given.ndim != 1:
             raise ModelError(f"choice_of_state must be a vector of integers; got {given.dtype} {given.shape}.")
         pointers = given.astype(np.int64)
-        if (
-            len(pointers) != rows.n_states + 1
-            or pointers[0] != 0
-            or pointers[-1] != len(rows)
-            or np.any(np.diff(pointers) < 0)
-        ):
+        if len(pointers) != rows.n_states + 1 or pointers[0] != 0 or pointers[-1] != len(rows) or not rises(pointers):
             raise ModelError(
                 f"choice_of_state must hold {rows.n_states + 1} row pointers that rise from 0 to {len(rows)}; got "
                 f"{len(pointers)} ending at {pointers[-1] if len(pointers) else None}."
