@@ -422,3 +422,18 @@ def test_wrong_types_name_the_argument():
         bm.MDP.from_arrays(P, R, "0.9", axes="sas")
     with pytest.raises(TypeError, match="gamma must be a number; got list"):
         bm.Chain.from_arrays(np.eye(2), [0.0, 1.0], [0.9])
+
+
+def test_choices_can_be_labelled_by_their_action_names(tmp_path):
+    """Two states with the actions a, b in another order: by position they differ, by name they are bisimilar."""
+    from dataclasses import replace
+
+    P = np.full((4, 2), 0.5)
+    mdp = bm.MDP.from_choices(P, [1.0, 0.0, 0.0, 1.0], [0, 2, 4], gamma=0.5)
+    named = replace(mdp, action_names=("a", "b", "b", "a"))
+    by_name = named.labelled_by_action()
+    assert by_name.label_names == ("a", "b")
+    assert by_name.label_of_choice.tolist() == [0, 1, 1, 0]
+    assert bm.solve_metric(named, match="labels").distance[0, 1] == pytest.approx(1.0, abs=1e-5)
+    assert bm.solve_metric(by_name, match="labels").distance[0, 1] == 0.0
+    assert mdp.labelled_by_action() is mdp

@@ -59,20 +59,20 @@ def read_npz(path: Path) -> MDP:
         return _assemble(data)
 
 
-def _integers(data: Mapping[str, Any], name: str) -> Any:
+def _entry(data: Mapping[str, Any], name: str, kinds: str, words: str, dtype: type) -> Any:
     if name not in data:
         raise ModelError(f"entry {name!r} is missing.")
-    if data[name].dtype.kind not in "iu":
-        raise ModelError(f"entry {name!r} must be integers; got {data[name].dtype}.")
-    return data[name].astype(np.int64)
+    if data[name].dtype.kind not in kinds:
+        raise ModelError(f"entry {name!r} must be {words}; got {data[name].dtype}.")
+    return data[name].astype(dtype)
+
+
+def _integers(data: Mapping[str, Any], name: str) -> Any:
+    return _entry(data, name, "iu", "integers", np.int64)
 
 
 def _numbers(data: Mapping[str, Any], name: str) -> Any:
-    if name not in data:
-        raise ModelError(f"entry {name!r} is missing.")
-    if data[name].dtype.kind not in "fiub":
-        raise ModelError(f"entry {name!r} must be numbers; got {data[name].dtype}.")
-    return data[name].astype(np.float64)
+    return _entry(data, name, "fiub", "numbers", np.float64)
 
 
 def _words(data: Mapping[str, Any], name: str) -> tuple[str, ...] | None:

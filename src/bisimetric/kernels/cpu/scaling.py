@@ -55,8 +55,8 @@ def transpose(n, m, kernel, turned):
 
 
 @kernel
-def _few_half_steps(n, m, kernel, a, b, vec):
-    """x = a / K y, Q = Kᵀ x and y' = b / Q of few entries; returns the L1 error of the columns."""
+def _few_sums(n, m, kernel, a, vec):
+    """x = a / K y and Q = Kᵀ x of few entries, row by row."""
     for j in range(m):
         vec[Q, j] = 0
     for i in range(n):
@@ -67,50 +67,36 @@ def _few_half_steps(n, m, kernel, a, b, vec):
         vec[X, i] = x
         for j in range(m):
             vec[Q, j] += kernel[i * m + j] * x
-    error = 0.0
-    for j in range(m):
-        error += abs(vec[Q, j] * vec[Y, j] - b[j])
-        vec[NEXT, j] = b[j] / vec[Q, j]
-    return error
 
 
 @kernel
-def _exact_rows(n, m, turned, a, vec):
-    """x = a / K y from the transposed kernel, four columns at a time; all rows go on side by side. Returns n."""
-    for i in range(n):
-        vec[X, i] = 0
-    by_four = m - m % 4
-    for j in range(0, by_four, 4):
-        y0, y1, y2, y3 = vec[Y, j], vec[Y, j + 1], vec[Y, j + 2], vec[Y, j + 3]
-        c0, c1, c2, c3 = j * n, (j + 1) * n, (j + 2) * n, (j + 3) * n
-        for i in range(n):
-            t = vec[X, i]
-            vec[X, i] = (((t + turned[c0 + i] * y0) + turned[c1 + i] * y1) + turned[c2 + i] * y2) + turned[c3 + i] * y3
-    for j in range(by_four, m):
-        y0, c0 = vec[Y, j], j * n
-        for i in range(n):
-            vec[X, i] += turned[c0 + i] * y0
-    for i in range(n):
-        vec[X, i] = a[i] / vec[X, i]
-    return n
-
-
-@kernel
-def _column_sums(n, m, kernel, b, vec):
-    """Q = Kᵀ x and the corrected scalings, four rows at a time; returns the L1 error of the columns."""
+def _weighted_rows(n, m, rows, vec, weights, sums):
+    """vec[sums, j] = Σ_i vec[weights, i] rows[i, j], four rows at a time; all j go on side by side."""
     for j in range(m):
-        vec[Q, j] = 0
+        vec[sums, j] = 0
     by_four = n - n % 4
     for i in range(0, by_four, 4):
-        x0, x1, x2, x3 = vec[X, i], vec[X, i + 1], vec[X, i + 2], vec[X, i + 3]
+        w0, w1, w2, w3 = vec[weights, i], vec[weights, i + 1], vec[weights, i + 2], vec[weights, i + 3]
         r0, r1, r2, r3 = i * m, (i + 1) * m, (i + 2) * m, (i + 3) * m
         for j in range(m):
-            t = vec[Q, j]
-            vec[Q, j] = (((t + kernel[r0 + j] * x0) + kernel[r1 + j] * x1) + kernel[r2 + j] * x2) + kernel[r3 + j] * x3
+            t = vec[sums, j]
+            vec[sums, j] = (((t + rows[r0 + j] * w0) + rows[r1 + j] * w1) + rows[r2 + j] * w2) + rows[r3 + j] * w3
     for i in range(by_four, n):
-        x0, r0 = vec[X, i], i * m
+        w0, r0 = vec[weights, i], i * m
         for j in range(m):
-            vec[Q, j] += kernel[r0 + j] * x0
+            vec[sums, j] += rows[r0 + j] * w0
+
+
+@kernel
+def _exact_rows(n, a, vec):
+    """x = a / K y, where vec[X] has K y."""
+    for i in range(n):
+        vec[X, i] = a[i] / vec[X, i]
+
+
+@kernel
+def _corrected(m, b, vec):
+    """y' = b / Q; returns the L1 error of the columns."""
     error = 0.0
     for j in range(m):
         error += abs(vec[Q, j] * vec[Y, j] - b[j])
@@ -207,9 +193,12 @@ def scale(n, m, kernel, a, b, vec, turned, matrix, tol, limit, far):
     while True:
         last = error
         if few:  # the kernels called here call none: counting references to arrays takes longer than few sums
-            error = _few_half_steps(n, m, kernel, a, b, vec)
+            _few_sums(n, m, kernel, a, vec)
         else:
-            error = _column_sums(_exact_rows(n, m, turned, a, vec), m, kernel, b, vec)
+            _weighted_rows(m, n, turned, vec, Y, X)
+            _exact_rows(n, a, vec)
+            _weighted_rows(n, m, kernel, vec, X, Q)
+        error = _corrected(m, b, vec)
         if moved == _BY_SCALING:
             done, steps = done + 1, steps + 1
             if carry == 0.0 and steps == _PLAIN and _QUICK * last < error < last:
