@@ -74,7 +74,8 @@ Case = tuple[str, Callable[[], tuple[str, list[float]]]]
 
 def metrics(device: str) -> Iterator[Case]:
     """Metrics of chains and MDPs: all transports, both matches, both precisions, lumped or not, warm starts."""
-    from conftest import EVERY_TRANSPORT, name, random_chain, random_mdp
+    from random_models import random_chain, random_mdp
+    from transports import EVERY_TRANSPORT, name
 
     import bisimetric as bm
 
@@ -102,8 +103,9 @@ def metrics(device: str) -> Iterator[Case]:
         sol = bm.solve_metric(model, way, device="cpu" if device == "cpu" else "cuda", **settings)
         lower, upper = sol.bracket()
         bits = digest(
-            sol.distance, sol.error, sol.sweeps, sol.iterations, sol.status.name, sol.notes, sol.kept_bytes, lower, upper
-        )
+            sol.distance, sol.error, sol.sweeps, sol.iterations, sol.status.name, sol.notes, sol.kept_bytes,
+            lower, upper,
+        )  # fmt: skip
         return bits, [float(sol.distance.sum()), float(lower.sum()), float(upper.sum())]
 
     def warm(way: Any) -> tuple[str, list[float]]:

@@ -31,7 +31,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from test_bad_files import CSV, DRN, LAB, SREW, TRA, TREW
+from model_files import CSV, DRN, LAB, SREW, TRA, TREW
 from umb_archives import archive, umb_members
 
 import bisimetric as bm

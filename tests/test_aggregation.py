@@ -4,30 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from conftest import GROUNDS, ground, random_mdp
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pseudocode import algorithm_1
+from random_models import random_mdp
 from sklearn.metrics import normalized_mutual_info_score
+from transport_blocks import GROUNDS, ground
 
 import bisimetric as bm
 from bisimetric.aggregation import class_shares, membership
 from bisimetric.values import best_values
-
-
-def algorithm_1(D: np.ndarray, epsilon: float) -> list[list[int]]:
-    """The paper's pseudocode, line by line; argmax takes the first of equals."""
-    num_neighbours = np.less_equal(D, epsilon).sum(axis=1).astype(float)
-    partitions: list[list[int]] = []
-    assigned = np.zeros(len(D))
-    while assigned.sum() < len(D):
-        m = int(np.argmax(num_neighbours))
-        assigned[m] = 1
-        members = np.argwhere((D[m] <= epsilon) & (assigned == 0)).reshape(-1).tolist()
-        partition = [m, *members]
-        assigned[members] = 1
-        num_neighbours[partition] = -np.inf
-        partitions = [*partitions, partition]
-    return partitions
 
 
 @st.composite

@@ -12,8 +12,7 @@ import tarfile
 
 import numpy as np
 import pytest
-from model_files import reread
-from test_bad_files import refused, refused_by_command
+from model_files import refused, refused_by_command, reread
 from umb_archives import archive, umb_members
 
 import bisimetric as bm

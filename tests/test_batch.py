@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from test_policy_iteration import NOISY, chain, same
+from policy_runs import NOISY, chain, same
 
 import bisimetric as bm
 from bisimetric import policy_iteration

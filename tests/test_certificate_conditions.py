@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from conftest import distances
+from transport_blocks import distances
 
 import bisimetric as bm
 from bisimetric import certificates as c

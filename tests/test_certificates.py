@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from conftest import distances
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_models import Small, aggregated, aggregated_best, small
+from transport_blocks import distances
 
 import bisimetric as bm
 from bisimetric import certificates

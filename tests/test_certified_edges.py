@@ -11,9 +11,9 @@ from fractions import Fraction
 import exact_truth as truth
 import numpy as np
 import pytest
-from conftest import block_of, evaluator_of, family_of
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from transport_blocks import block_of, evaluator_of, family_of
 
 import bisimetric as bm
 

@@ -8,9 +8,8 @@ import re
 
 import numpy as np
 import pytest
-from model_files import reread
-from test_bad_files import DRN
-from test_model import assert_same
+from model_equality import assert_same
+from model_files import DRN, reread
 
 import bisimetric as bm
 from bisimetric.cli import run

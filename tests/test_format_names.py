@@ -6,9 +6,8 @@ import dataclasses
 
 import numpy as np
 import pytest
-from model_files import reread
-from test_bad_files import DRN
-from test_format_roundtrips import back, same_extras
+from model_equality import same_extras
+from model_files import DRN, back, reread
 
 import bisimetric as bm
 

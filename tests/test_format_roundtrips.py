@@ -14,9 +14,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from model_files import reread
-from test_bad_files import CSV, DRN, LAB, SREW, TRA, TREW
-from test_model import assert_same
+from model_equality import assert_same, same_extras
+from model_files import CSV, DRN, LAB, SREW, TRA, TREW, back, reread
 from umb_archives import archive, umb_members
 
 import bisimetric as bm
@@ -48,23 +47,6 @@ def models(draw, *, dyadic=False, actions=True):
         state_labels={name: rng.random(n) < 0.5 for name in labels},
         reward_models=rewards,
     )
-
-
-def back(mdp, folder, ending):
-    path = folder / f"model{ending}"
-    bm.write(mdp, path)
-    return reread(path, 0.75)
-
-
-def same_extras(a, b, *, rewards=True):
-    assert {k: v.tolist() for k, v in a.state_labels.items() if v.any()} == {
-        k: v.tolist() for k, v in b.state_labels.items() if v.any()
-    }
-    assert (a.action_names or ("",) * a.n_choices) == (b.action_names or ("",) * b.n_choices)
-    if rewards:
-        assert list(a.reward_models) == list(b.reward_models)
-        for name, values in a.reward_models.items():
-            assert values.tobytes() == b.reward_models[name].tobytes()
 
 
 @given(models())

@@ -10,10 +10,10 @@ import zipfile
 
 import numpy as np
 import pytest
-from conftest import random_mdp
 from hypothesis import given
 from hypothesis import strategies as st
-from test_model import assert_same
+from model_equality import assert_same
+from random_models import random_mdp
 
 import bisimetric as bm
 

@@ -11,7 +11,9 @@ import sys
 import emulated_cuda
 import numpy as np
 import pytest
-from conftest import EVERY_TRANSPORT, GROUNDS, distribution, family_of, ground, name, random_chain, random_mdp
+from random_models import random_chain, random_mdp
+from transport_blocks import GROUNDS, distribution, family_of, ground
+from transports import EVERY_TRANSPORT, name
 
 import bisimetric as bm
 from bisimetric.aggregation import class_shares

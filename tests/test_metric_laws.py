@@ -6,19 +6,11 @@ from itertools import pairwise, product
 
 import numpy as np
 import pytest
-from conftest import (
-    EVERY_TRANSPORT,
-    PSEUDO_METRICS,
-    choices_of,
-    distances,
-    ground,
-    name,
-    random_chain,
-    random_mdp,
-    transport_problems,
-)
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from random_models import choices_of, random_chain, random_mdp
+from transport_blocks import PSEUDO_METRICS, distances, ground, transport_problems
+from transports import EVERY_TRANSPORT, name
 
 import bisimetric as bm
 from bisimetric.kernels import reference

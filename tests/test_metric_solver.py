@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from conftest import EVERY_TRANSPORT, name, random_chain, random_mdp
+from random_models import random_chain, random_mdp
+from solved_metrics import garnet_chain, miss
+from transports import EVERY_TRANSPORT, name
 
 import bisimetric as bm
 from bisimetric.operators import host, metric_operator
@@ -13,18 +15,9 @@ every_transport = pytest.mark.parametrize("transport", EVERY_TRANSPORT, ids=name
 RIGOROUS = [transport for transport in EVERY_TRANSPORT if transport.axioms.nonexpansive]
 
 
-def garnet_chain(n=14, branching=4, seed=0, gamma=0.8):
-    mdp = bm.problems.garnet(n_states=n, branching=branching, seed=seed, gamma=gamma)
-    return mdp.under(mdp.uniform_policy())
-
-
 def dense_chain(n=40):
     mdp = bm.problems.chain(n_states=n, n_classes=8, mixing=0.2, gamma=0.8)
     return mdp.under(mdp.uniform_policy())
-
-
-def miss(solution, truth):
-    return float(np.abs(solution.distance.astype(np.float64) - truth.distance).max())
 
 
 @pytest.mark.parametrize("transport", RIGOROUS, ids=name)

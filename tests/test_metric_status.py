@@ -10,8 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from conftest import EVERY_TRANSPORT, name, random_mdp
-from test_metric_solver import garnet_chain, miss
+from random_models import random_mdp
+from solved_metrics import garnet_chain, miss
+from transports import EVERY_TRANSPORT, name
 
 import bisimetric as bm
 from bisimetric.kernels import select

@@ -6,9 +6,10 @@ import re
 
 import numpy as np
 import pytest
-from conftest import random_mdp
 from hypothesis import given
 from hypothesis import strategies as st
+from model_equality import arrays_of, assert_same
+from random_models import random_mdp
 from scipy.sparse import coo_array, csr_array
 
 import bisimetric as bm
@@ -16,24 +17,6 @@ from bisimetric.model import Distributions
 
 P = np.array([[[0.5, 0.5, 0.0], [0.0, 0.0, 1.0]], [[0.0, 1.0, 0.0], [0.25, 0.25, 0.5]], [[0.0, 0.0, 1.0]] * 2])
 R = np.array([[0.0, 1.0], [2.0, 3.0], [4.0, -5.0]])
-
-
-def arrays_of(mdp):
-    return {
-        "indptr": mdp.rows.indptr, "indices": mdp.rows.indices, "probs": mdp.rows.probs, "rewards": mdp.rewards,
-        "choice_ptr": mdp.choice_ptr, "label_of_choice": mdp.label_of_choice,
-    }  # fmt: skip
-
-
-def assert_same(a, b):
-    for key, array in arrays_of(a).items():
-        other = arrays_of(b)[key]
-        assert array.dtype == other.dtype, key
-        np.testing.assert_array_equal(array, other, err_msg=key)
-    assert (a.gamma, a.label_names, a.state_names) == (b.gamma, b.label_names, b.state_names)
-    assert (a.classes is None) == (b.classes is None)
-    if a.classes is not None:
-        np.testing.assert_array_equal(a.classes, b.classes)
 
 
 def test_axes_and_layouts_agree():

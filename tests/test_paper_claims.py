@@ -9,6 +9,7 @@ from functools import cache
 
 import numpy as np
 import pytest
+from policy_runs import mirrored
 
 import bisimetric as bm
 
@@ -19,16 +20,6 @@ TINY = (30, 6, 80)
 FULL = (200, 20, 200)
 CAUTIOUS = 2.0**-4
 LAST = 50
-
-
-def mirrored(mdp: bm.MDP) -> bm.MDP:
-    """The same model with its two actions in the other order.
-
-    A metric that cannot tell states apart leaves ties, and a tie that goes to the first action is right by luck on the
-    chain, whose first action is the best. Mirrored, it is wrong, so that what is seen is due to the metric.
-    """
-    P = mdp.rows.matrix().toarray().reshape(mdp.n_states, 2, -1)[:, ::-1]
-    return bm.MDP.from_arrays(P, mdp.rewards.reshape(-1, 2)[:, ::-1], mdp.gamma, axes="sas", classes=mdp.classes)
 
 
 @cache

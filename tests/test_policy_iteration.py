@@ -2,39 +2,20 @@
 
 from __future__ import annotations
 
-import dataclasses
 import warnings
 
 import numpy as np
 import pytest
-from conftest import EVERY_TRANSPORT, name, random_chain, random_mdp
-from test_aggregation import algorithm_1
-from test_paper_claims import mirrored
+from policy_runs import NOISY, chain, mirrored, same
+from pseudocode import algorithm_1
+from random_models import random_chain, random_mdp
+from transports import EVERY_TRANSPORT, name
 
 import bisimetric as bm
 from bisimetric import values
 from bisimetric.values import best_values
 
 TRANSPORTS = (*EVERY_TRANSPORT, bm.Sinkhorn(1.0, diagonal="zero"), bm.KLBall(0.1, diagonal="zero"))
-NOISY = {"greedy_noise": (0.05, 0.1), "step_size": bm.PowerDecay(0.8, 2**-4)}
-TIMES = {"seconds": 0.0, "metric_seconds": 0.0}
-
-
-def chain(**arguments) -> bm.MDP:
-    return bm.problems.chain(**{"n_states": 20, "n_classes": 5, **arguments})
-
-
-def without_times(run: bm.PolicyRun) -> list[bm.Step]:
-    return [dataclasses.replace(step, **TIMES) for step in run.history]
-
-
-def same(one: bm.PolicyRun, two: bm.PolicyRun) -> None:
-    """Equal bytes, times aside."""
-    for array in ("policy", "value", "distance", "abstract_value"):
-        assert getattr(one, array).tobytes() == getattr(two, array).tobytes(), array
-    assert one.partition == two.partition
-    assert without_times(one) == without_times(two)
-    assert (one.status, one.certificate, one.theorems) == (two.status, two.certificate, two.theorems)
 
 
 def best_actions(mdp: bm.MDP) -> np.ndarray:

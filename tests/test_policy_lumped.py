@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from conftest import random_mdp
+from random_models import random_mdp
 
 import bisimetric as bm
 

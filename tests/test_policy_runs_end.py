@@ -6,7 +6,7 @@ import dataclasses
 
 import numpy as np
 import pytest
-from test_policy_iteration import NOISY, chain, same
+from policy_runs import NOISY, chain, same
 
 import bisimetric as bm
 

@@ -6,8 +6,7 @@ import re
 
 import numpy as np
 import pytest
-from quantecon.markov import DiscreteDP
-from test_model import assert_same
+from model_equality import assert_same
 
 import bisimetric as bm
 from bisimetric.problems import NAMES, from_spec
@@ -17,9 +16,10 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 def optimal_values(mdp):
     """V* by QuantEcon's policy iteration."""
+    markov = pytest.importorskip("quantecon.markov")
     choices = mdp.state_of_choice, mdp.choice_ptr
     actions = np.arange(mdp.n_choices) - choices[1][choices[0]]
-    ddp = DiscreteDP(mdp.rewards, mdp.rows.matrix().toarray(), mdp.gamma, choices[0], actions)
+    ddp = markov.DiscreteDP(mdp.rewards, mdp.rows.matrix().toarray(), mdp.gamma, choices[0], actions)
     return ddp.solve(method="policy_iteration").v
 
 

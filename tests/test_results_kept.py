@@ -7,7 +7,8 @@ import pickle
 
 import numpy as np
 import pytest
-from conftest import EVERY_TRANSPORT, name, random_chain, random_mdp
+from random_models import random_chain, random_mdp
+from transports import EVERY_TRANSPORT, name
 
 import bisimetric as bm
 from bisimetric.damage import DamagedFileError

@@ -9,8 +9,8 @@ import os
 
 import numpy as np
 import pytest
-from conftest import EVERY_TRANSPORT, name
 from run_folders import MODEL, QUICK, assert_same, assert_same_state, fresh, history, model, settings, solve, start
+from transports import EVERY_TRANSPORT, name
 
 import bisimetric as bm
 from bisimetric import archives, atomic, runs

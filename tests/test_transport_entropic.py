@@ -6,9 +6,11 @@ from itertools import combinations, pairwise
 
 import numpy as np
 import pytest
-from conftest import DEVICE, block_of, distances, distribution, evaluator_of, ground, name, table_of, transport_problems
+from engines import DEVICE
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from transport_blocks import block_of, distances, distribution, evaluator_of, ground, table_of, transport_problems
+from transports import name
 
 import bisimetric as bm
 from bisimetric.kernels import reference

@@ -5,20 +5,20 @@ from __future__ import annotations
 import numpy as np
 import ot
 import pytest
-from conftest import (
-    DEVICE,
+from engines import DEVICE
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from random_models import random_chain
+from transport_blocks import (
     GROUNDS,
     block_of,
     distances,
     distribution,
     evaluator_of,
     ground,
-    random_chain,
     table_of,
     transport_problems,
 )
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import bisimetric as bm
 from bisimetric.kernels import reference
