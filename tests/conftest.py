@@ -8,15 +8,15 @@ import sys
 
 import emulated_cuda
 import pytest
-from engines import DEVICE, tested_engine
+from engines import DEVICE, tested_backend
 from hypothesis import HealthCheck, settings
 
 import bisimetric as bm
-from bisimetric import operators
+from bisimetric.metric import operator
 
 if DEVICE == "emulated":
     sys.modules["cupy"] = emulated_cuda.fake_cupy()
-operators.engine = tested_engine
+operator.backend = tested_backend
 
 # Where an assertion of a helper fails, its values are shown, as for those of tests.
 pytest.register_assert_rewrite("model_equality", "model_files", "policy_runs", "run_folders", "transport_blocks")

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 
-from bisimetric.kernels.select import Engine, engine
+from bisimetric.backends import select
+from bisimetric.backends.protocol import Backend
 
 # BISIMETRIC_TEST_DEVICE=cuda runs the tests of kernels, metrics and policies on a GPU instead of the CPU;
 # BISIMETRIC_TEST_DEVICE=emulated runs the CUDA sources on the host, one lane a warp (see emulated_cuda).
 DEVICE = os.environ.get("BISIMETRIC_TEST_DEVICE", "cpu")
+_choose = select.backend
 
 
-def tested_engine(device: str, dtype: str) -> Engine:
+def tested_backend(device: str, dtype: str) -> Backend:
     """The engine under test, where a test asks for the CPU."""
-    return engine("cuda" if device == "cpu" and DEVICE != "cpu" else device, dtype)
+    return _choose("cuda" if device == "cpu" and DEVICE != "cpu" else device, dtype)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import sys
+from typing import NamedTuple
+
 import numpy as np
-from engines import tested_engine
+from engines import tested_backend
 from hypothesis import strategies as st
 
 import bisimetric as bm
-from bisimetric.transport import Family
+from bisimetric.backends.cpu.solver import CpuSolver, PairTally
+from bisimetric.model import Distributions
 
 GROUNDS = ("uniform", "ties", "zeros", "line", "paths")
 PSEUDO_METRICS = ("line", "paths")
@@ -62,40 +66,58 @@ def transport_problems(draw, n_rows=4, max_support=6, grounds=GROUNDS, rows=ROWS
     return table, ground(rng, draw(st.sampled_from(grounds), label="ground"), n)
 
 
-def family_of(rows: np.ndarray) -> Family:
-    """The rows as one group, ready for an evaluator."""
-    indptr = np.concatenate([[0], np.cumsum((rows > 0.0).sum(axis=1))]).astype(np.int64)
-    _, columns = np.nonzero(rows)
-    probs = rows[rows > 0.0]
-    return Family(indptr, columns.astype(np.uint32), probs, (np.arange(len(rows)),), rows.shape[1])
+def rows_of(rows: np.ndarray) -> Distributions:
+    """Dense rows as distributions."""
+    return Distributions.from_matrix(rows)
 
 
-def evaluator_of(transport: bm.Transport, rows: np.ndarray, *, keep: bool = True, dtype: str = "float64"):
-    return transport.evaluator(tested_engine("cpu", dtype), family_of(rows), keep)
+def solver_of(transport: bm.Transport, rows: np.ndarray, *, remember: bool = True, dtype: str = "float64"):
+    """A solver for all pairs of the rows, on the engine under test."""
+    return tested_backend("cpu", dtype).solver(rows_of(rows), (np.arange(len(rows)),), transport, remember)
 
 
-def block_of(evaluator, d: np.ndarray, accuracy: float):
-    """(W between all pairs of rows, from one block; its report). The output starts as NaN: nothing may be left out."""
-    n = len(evaluator.family.indptr) - 1
-    used = evaluator.engine
-    out = used.xp.full((n, n), np.nan, used.dtype if used.on_device else np.float64)
-    evaluator.prepare(used.to_device(d.astype(used.dtype)), accuracy)
-    report = evaluator.block(0, 0, n, out)
-    out = used.to_host(out)
-    assert np.isfinite(out[np.triu_indices(n, evaluator.first)]).all()
+class Report(NamedTuple):
+    """What a block reported, in true units."""
+
+    iterations: int
+    error: float
+
+
+def filled(solver, d: np.ndarray, accuracy: float, a0: int = 0, a1: int | None = None):
+    """(W of rows a0 … a1−1 to all, from one block; its report) in true units. The output starts as NaN."""
+    n = len(solver.rows)
+    a1 = n if a1 is None else a1
+    if isinstance(solver, CpuSolver):
+        tally, out = PairTally(), np.full((a1 - a0, n), np.nan)
+        solver.prepare(d.astype(solver.dtype), accuracy)
+        solver.fill(0, a0, a1, out, tally)
+        return solver.unit * out, Report(tally.iterations, solver.true_error(tally.error))
+    xp = sys.modules["cupy"]
+    out = xp.full((a1 - a0, n), np.nan, solver.dtype)
+    solver.tally.clear()
+    solver.prepare(xp.asarray(d.astype(solver.dtype)), accuracy)
+    solver.fill(0, a0, a1, out, solver.tally)
+    seen = solver.tally.read()
+    return solver.unit * xp.asnumpy(out), Report(seen.iterations, solver.true_error(seen.error, seen.top))
+
+
+def block_of(solver, d: np.ndarray, accuracy: float):
+    """(W between all pairs of rows, from one block; its report). Nothing may be left out."""
+    out, report = filled(solver, d, accuracy)
+    assert np.isfinite(out[np.triu_indices(len(out), solver.first)]).all()
     assert report.error >= 0.0
     return out, report
 
 
-def table_of(evaluator, d: np.ndarray, accuracy: float = 1e-11) -> np.ndarray:
+def table_of(solver, d: np.ndarray, accuracy: float = 1e-11) -> np.ndarray:
     """W between all pairs of rows, symmetric."""
-    out, _ = block_of(evaluator, d, accuracy)
-    inside = np.triu_indices(len(out), evaluator.first)
+    out, _ = block_of(solver, d, accuracy)
+    inside = np.triu_indices(len(out), solver.first)
     table = np.zeros(out.shape)
     table[inside] = out[inside]
     return np.maximum(table, table.T)
 
 
-def distances(transport: bm.Transport, rows: np.ndarray, d: np.ndarray, **settings_of_evaluator) -> np.ndarray:
+def distances(transport: bm.Transport, rows: np.ndarray, d: np.ndarray, **settings_of_solver) -> np.ndarray:
     """W between all pairs of rows, from a cold start."""
-    return table_of(evaluator_of(transport, rows, **settings_of_evaluator), d)
+    return table_of(solver_of(transport, rows, **settings_of_solver), d)

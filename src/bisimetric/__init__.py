@@ -2,15 +2,14 @@
 
 from . import certificates, problems
 from .aggregation import EpsilonCover, KMedoids, Partition, lift_policy, quotient
-from .batch import solve_policies
+from .backends.errors import DeviceError
+from .backends.threads import set_threads
 from .certificates import Certificate
 from .formats import from_gymnasium, from_mdptoolbox, from_quantecon, read, to_mdptoolbox, to_quantecon, write
-from .kernels.select import DeviceError, set_threads
 from .lumping import Lumping, lump
-from .metric import MetricSolution, Progress, solve_metric
+from .metric import MetricSettings, MetricSolution, Progress, solve_metric
 from .model import MDP, Chain, ModelError
-from .policy_iteration import solve_policy
-from .policy_run import PolicyRun, PolicySettings, Step
+from .policy import PolicyRun, PolicySettings, Step, solve_policies, solve_policy
 from .schedules import Constant, PowerDecay, Theoretical
 from .status import Status
 from .transport import Exact, Independent, KLBall, Sinkhorn, Transport
@@ -30,6 +29,7 @@ __all__ = [
     "KLBall",
     "KMedoids",
     "Lumping",
+    "MetricSettings",
     "MetricSolution",
     "ModelError",
     "Partition",

@@ -15,9 +15,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .archives import read_arrays, save_arrays
+from .backends.protocol import Distances
+from .backends.select import distances_of, host
 from .checks import check_number, check_type, check_whole
 from .damage import DamagedFileError, reading
-from .kernels.select import where_it_lives
 from .model import MDP, Distributions, ModelError
 
 Floats = NDArray[np.float64]
@@ -29,23 +30,23 @@ class Partition:
     """A partition of the states into classes. It can be pickled, copied, saved and loaded.
 
     Attributes:
-        labels: class of each state [S], numbered by first appearance.
+        class_of: class of each state [S], numbered by first appearance.
         medoids: the state that stands for each class [K].
         radius: largest distance of a state from its medoid.
         diameter: largest distance of two states in a class; eps = diameter/2 is what the bounds may use.
     """
 
-    labels: Ints
+    class_of: Ints
     medoids: Ints
     radius: float = 0.0
     diameter: float = 0.0
 
     @classmethod
-    def from_labels(cls, labels: ArrayLike, medoids: ArrayLike | None = None, distance: Any = None) -> Partition:
-        """A partition from any labels; medoids default to the first state of each class."""
-        given = np.asarray(labels)
+    def from_classes(cls, classes: ArrayLike, medoids: ArrayLike | None = None, distance: Any = None) -> Partition:
+        """A partition from anything that tells classes apart, one entry per state; medoids default to the first state of each class."""
+        given = np.asarray(classes)
         if given.ndim != 1 or given.size == 0:
-            raise ValueError(f"labels must be a vector with one entry per state; got shape {given.shape}.")
+            raise ValueError(f"classes must be a vector with one entry per state; got shape {given.shape}.")
         _, first, inverse = np.unique(given, return_index=True, return_inverse=True)
         order = np.argsort(first)
         rank = np.empty_like(order)
@@ -57,15 +58,14 @@ class Partition:
             chosen[new[given]] = given
         radius = diameter = 0.0
         if distance is not None:
-            d, kernels = where_it_lives(distance)
-            radius, diameter = kernels.extents(d, new, chosen)
+            radius, diameter = distances_of(distance).extents(new, chosen)
         for array in (new, chosen):
             array.setflags(write=False)
         return cls(new, chosen, radius, diameter)
 
     @property
     def n_states(self) -> int:
-        return len(self.labels)
+        return len(self.class_of)
 
     @property
     def n_classes(self) -> int:
@@ -74,7 +74,7 @@ class Partition:
     @property
     def sizes(self) -> Ints:
         """Number of states in each class [K]."""
-        return np.bincount(self.labels, minlength=self.n_classes)
+        return np.bincount(self.class_of, minlength=self.n_classes)
 
     def __len__(self) -> int:
         return self.n_classes
@@ -87,7 +87,7 @@ class Partition:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write labels, medoids and extents to an .npz file, whole or not at all."""
         extents = np.array([self.radius, self.diameter])
-        save_arrays(Path(path), {"labels": self.labels, "medoids": self.medoids, "extents": extents})
+        save_arrays(Path(path), {"class_of": self.class_of, "medoids": self.medoids, "extents": extents})
 
     @staticmethod
     def load(path: str | os.PathLike[str]) -> Partition:
@@ -95,16 +95,16 @@ class Partition:
         path = Path(path)
         with reading(path, "a saved partition"):
             data = read_arrays(path)
-            labels, medoids = data["labels"].astype(np.int64), data["medoids"].astype(np.int64)
+            class_of, medoids = data["class_of"].astype(np.int64), data["medoids"].astype(np.int64)
             radius, diameter = (float(x) for x in data["extents"])
-            inside = labels.ndim == medoids.ndim == 1 and labels.min() >= 0 and labels.max() < len(medoids)
-            inside = inside and medoids.min() >= 0 and medoids.max() < len(labels)
-            if not inside or (labels[medoids] != np.arange(len(medoids))).any():
+            inside = class_of.ndim == medoids.ndim == 1 and class_of.min() >= 0 and class_of.max() < len(medoids)
+            inside = inside and medoids.min() >= 0 and medoids.max() < len(class_of)
+            if not inside or (class_of[medoids] != np.arange(len(medoids))).any():
                 raise DamagedFileError(f"{path}: damaged (its classes do not fit the states).")
-            return Partition(labels, medoids, radius, diameter)
+            return Partition(class_of, medoids, radius, diameter)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Partition) and np.array_equal(self.labels, other.labels)
+        return isinstance(other, Partition) and np.array_equal(self.class_of, other.class_of)
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -113,7 +113,7 @@ class Partition:
         array = np.asarray(values)
         if array.ndim == 0 or len(array) != self.n_classes:
             raise ValueError(f"lift needs one entry per class ({self.n_classes}); got shape {array.shape}.")
-        return np.asarray(array[self.labels])
+        return np.asarray(array[self.class_of])
 
     def purity(self, truth: ArrayLike) -> float:
         """Share of states whose true class is the most frequent one of their class."""
@@ -126,9 +126,9 @@ class Partition:
     def agreement(self, truth: ArrayLike) -> tuple[float, float]:
         """(NMI, purity) with true classes."""
         _, true = np.unique(np.asarray(truth), return_inverse=True)
-        if true.shape != self.labels.shape:
+        if true.shape != self.class_of.shape:
             raise ValueError(f"true classes need one entry per state ({self.n_states}); got shape {true.shape}.")
-        pairs, counts = np.unique(self.labels * (int(true.max()) + 1) + true, return_counts=True)
+        pairs, counts = np.unique(self.class_of * (int(true.max()) + 1) + true, return_counts=True)
         mine, theirs = np.divmod(pairs, int(true.max()) + 1)
         top = np.zeros(self.n_classes, np.int64)
         np.maximum.at(top, mine, counts)
@@ -144,19 +144,26 @@ class Partition:
 class Aggregation(Protocol):
     """A rule that makes a partition from distances [S, S].
 
-    Rules with an attribute `on_device` that is true take distances on a GPU as they are; others get a copy on the host,
-    which is theirs until the next step.
+    Rules with an attribute `takes_distances` that is true are given `Distances`, wherever they live; others get an
+    array of NumPy, which is theirs until the next step.
     """
 
     def __call__(self, distance: NDArray[Any], /) -> Partition: ...
 
 
-def _check_square(distance: Any) -> tuple[Any, Any]:
-    """(distances as an array, the kernels for it)."""
-    d, kernels = where_it_lives(distance)
-    if d.ndim != 2 or d.shape[0] != d.shape[1] or d.shape[0] == 0:
-        raise ValueError(f"distances must be a square matrix; got shape {d.shape}.")
-    return d, kernels
+def classes_of(rule: Aggregation, distance: Distances, sizes: Ints | None = None) -> Partition:
+    """The classes that a rule makes of distances; `sizes` says how many states each row of them stands for."""
+    given: Any = distance if getattr(rule, "takes_distances", False) else distance.near()
+    if sizes is None:
+        return rule(given)
+    assert isinstance(rule, EpsilonCover)  # others do not count
+    return rule(given, sizes)
+
+
+def _check_square(distance: Any) -> None:
+    shape = np.shape(getattr(distance, "array", distance))
+    if len(shape) != 2 or shape[0] != shape[1] or shape[0] == 0:
+        raise ValueError(f"distances must be a square matrix; got shape {shape}.")
 
 
 def _check_finite(finite: bool) -> None:
@@ -184,7 +191,7 @@ class EpsilonCover:
 
     eps: float | None = None
     rule: str = "radius"
-    on_device: ClassVar[bool] = True
+    takes_distances: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.eps is not None and not 0.0 <= check_number("eps", self.eps) < np.inf:
@@ -192,16 +199,17 @@ class EpsilonCover:
         if self.rule not in ("radius", "diameter"):
             raise ValueError(f'rule must be "radius" or "diameter"; got {self.rule!r}.')
 
-    def __call__(self, distance: NDArray[Any], weights: ArrayLike | None = None) -> Partition:
+    def __call__(self, distance: ArrayLike | Distances, weights: ArrayLike | None = None) -> Partition:
         """Make the partition; `weights` counts how many states each row of the distances stands for."""
         if self.eps is None:
             raise ValueError("EpsilonCover needs an eps, in units of the distances.")
-        d, kernels = _check_square(distance)
+        _check_square(distance)
+        d = distances_of(distance)
         reach = self.eps if self.rule == "radius" else 2.0 * self.eps
-        counts = None if weights is None else check_weights(weights, len(d))
-        labels, medoids, finite = kernels.epsilon_classes(d, reach, counts, self.rule == "diameter")
+        counts = None if weights is None else check_weights(weights, d.n_states)
+        labels, medoids, finite = d.epsilon_classes(reach, counts, self.rule == "diameter")
         _check_finite(finite)
-        return Partition.from_labels(labels, medoids, d)
+        return Partition.from_classes(labels, medoids, d)
 
 
 @dataclass(frozen=True)
@@ -225,17 +233,18 @@ class KMedoids:
     def __call__(self, distance: NDArray[Any]) -> Partition:
         import kmedoids
 
-        d, kernels = _check_square(np.asarray(distance))
-        _check_finite(kernels.all_finite(d))
+        d = np.asarray(distance)
+        _check_square(d)
+        _check_finite(host().all_finite(d))
         if self.k > len(d):
             raise ValueError(f"k = {self.k} classes cannot be made of {len(d)} states.")
         if self.k == len(d):
-            return Partition.from_labels(np.arange(len(d)), distance=d)
+            return Partition.from_classes(np.arange(len(d)), distance=d)
         ground = np.array(d)
         np.fill_diagonal(ground, 0.0)
         start = np.random.default_rng(self.seed).choice(len(d), self.k, replace=False).astype(np.uint64)
         found: Any = kmedoids.fasterpam(ground, start, n_cpu=1)  # type: ignore[no-untyped-call]
-        return Partition.from_labels(found.labels.astype(np.int64), found.medoids.astype(np.int64), d)
+        return Partition.from_classes(found.labels.astype(np.int64), found.medoids.astype(np.int64), d)
 
 
 def check_weights(weights: ArrayLike | None, n_states: int) -> Floats:
@@ -254,7 +263,9 @@ def check_weights(weights: ArrayLike | None, n_states: int) -> Floats:
 def class_shares(partition: Partition, weights: ArrayLike | None = None) -> Floats:
     """ξ(s) over the ξ of its class [S], so that Σ shares·f over a class is the ξ-weighted average of f."""
     xi = check_weights(weights, partition.n_states)
-    return np.asarray(xi / np.bincount(partition.labels, weights=xi, minlength=partition.n_classes)[partition.labels])
+    return np.asarray(
+        xi / np.bincount(partition.class_of, weights=xi, minlength=partition.n_classes)[partition.class_of]
+    )
 
 
 def membership(partition: Partition) -> Any:
@@ -262,7 +273,7 @@ def membership(partition: Partition) -> Any:
     from scipy.sparse import csr_array
 
     n = partition.n_states
-    return csr_array((np.ones(n), partition.labels, np.arange(n + 1)), shape=(n, partition.n_classes))
+    return csr_array((np.ones(n), partition.class_of, np.arange(n + 1)), shape=(n, partition.n_classes))
 
 
 def quotient(
@@ -294,12 +305,12 @@ def quotient(
     shares = class_shares(partition, weights)
     table = label_table(mdp)
     offered = table >= 0
-    differs = np.flatnonzero((offered != offered[partition.medoids][partition.labels]).any(axis=1))
+    differs = np.flatnonzero((offered != offered[partition.medoids][partition.class_of]).any(axis=1))
     if differs.size:
         s = int(differs[0])
         raise ModelError(
             f"quotient: all states of a class need the same actions; states {mdp.name_of(s)} and "
-            f"{mdp.name_of(int(partition.medoids[partition.labels[s]]))} differ.",
+            f"{mdp.name_of(int(partition.medoids[partition.class_of[s]]))} differ.",
             python='Classes of the Hausdorff metric need match="hausdorff".',
         )
     from scipy.sparse import csr_array, vstack
@@ -308,7 +319,7 @@ def quotient(
     rows, rewards, labels, owners = [], [], [], []
     for a in np.flatnonzero(offered.any(axis=0)):
         states = np.flatnonzero(offered[:, a])
-        classes = partition.labels[states]
+        classes = partition.class_of[states]
         mix = csr_array((shares[states], (classes, table[states, a])), shape=(partition.n_classes, mdp.n_choices))
         present = np.unique(classes)
         rows.append((mix @ to_class)[present])
@@ -368,7 +379,7 @@ def lift_policy(
     """
     weights = small.check_policy(policy)
     if match == "labels":
-        classes = partition.labels[mdp.state_of_choice]
+        classes = partition.class_of[mdp.state_of_choice]
         chosen = label_table(small)[classes, mdp.label_of_choice]
         if (chosen < 0).any():
             raise ModelError(
@@ -384,7 +395,7 @@ def lift_policy(
     lifted = np.zeros(mdp.n_choices)
     for s in range(mdp.n_states):
         own = slice(mdp.choice_ptr[s], mdp.choice_ptr[s + 1])
-        theirs = slice(*small.choice_ptr[[partition.labels[s], partition.labels[s] + 1]])
+        theirs = slice(*small.choice_ptr[[partition.class_of[s], partition.class_of[s] + 1]])
         mine, wanted = to_class[own].toarray(), of_class[theirs].toarray()
         apart = 0.5 * np.abs(mine[:, None, :] - wanted[None, :, :]).sum(axis=2)
         unlike = np.abs(mdp.rewards[own][:, None] - small.rewards[theirs][None, :]) + reach * apart

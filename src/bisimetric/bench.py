@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 
 from . import problems
-from .kernels import reference
-from .metric import solve_metric
+from .backends import reference
+from .backends.select import host
+from .metric import MetricSettings, solve_metric
+from .metric.operator import sweeper_of
 from .model import MDP
-from .operators import metric_operator
 from .transport import Exact, Independent, KLBall, Sinkhorn, Transport
 
 
@@ -21,8 +22,9 @@ def _agrees(mdp: MDP, transport: Transport, rng: np.random.Generator) -> bool:
     d = d + d.T
     np.fill_diagonal(d, 0.0)
     P = chain.rows.matrix().toarray()
-    swept = np.array(d)
-    metric_operator(chain, transport).sweep(swept, 1e-9)
+    distances = host().distances(d)
+    sweeper_of(chain, MetricSettings(transport=transport).for_model(chain)).sweep(distances, 1e-9)
+    swept = distances.to_host()
     for _ in range(5):
         s, t = sorted(rng.choice(chain.n_states, 2, replace=False))
         W = reference.transport(transport, d, P[s], P[t])

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
+from collections.abc import Mapping
 from numbers import Real
-from typing import Any
+from typing import Any, TypeVar
+
+Settings = TypeVar("Settings")
 
 
 class InputError(ValueError):
@@ -43,3 +47,15 @@ def check_whole(name: str, value: Any) -> int:
     if not math.isfinite(number) or number != round(number):
         raise TypeError(f"{name} must be a whole number; got {value!r}.")
     return round(number)
+
+
+def merged(kind: type[Settings], settings: Settings | None, changes: Mapping[str, Any]) -> Settings:
+    """Settings (a dataclass with defaults) with some of them changed; refuses names that are none."""
+    base: Any = kind() if settings is None else settings
+    check_type("settings", base, kind)
+    known = {field.name for field in dataclasses.fields(base)}
+    for name in changes:
+        if name not in known:
+            raise TypeError(f"there is no setting {name!r}; there are {', '.join(sorted(known))}.")
+    changed: Settings = dataclasses.replace(base, **changes)
+    return changed

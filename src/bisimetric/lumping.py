@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .aggregation import Partition
+from .backends.select import host
 from .checks import check_number, check_type
-from .kernels.select import engine
 from .model import MDP, Chain, Distributions, ModelError
 
 Ints = NDArray[np.int64]
@@ -110,15 +110,8 @@ def lump(
         first_choices = _combined(first_choices, np.floor(values / (tol * size) + 0.5).astype(np.int64))
     if match == "labels":
         first_choices = _combined(first_choices, mdp.label_of_choice)
-    rows = mdp.rows
-    order = np.argsort(rows.indices, kind="stable")
-    into = np.repeat(np.arange(mdp.n_choices), rows.sizes)[order]
-    into_ptr = np.concatenate([[0], np.cumsum(np.bincount(rows.indices, minlength=mdp.n_states))])
-    states, choices, _ = engine("cpu", "float64").kernels.refine(
-        rows.indptr, rows.indices, rows.probs, mdp.choice_ptr, mdp.state_of_choice, into_ptr, into,
-        label_classes(mdp, respect), first_choices, tol,
-    )  # fmt: skip
-    return _assemble(mdp, Partition.from_labels(states), choices, tol)
+    states, choices = host().refine(mdp, label_classes(mdp, respect), first_choices, tol)
+    return _assemble(mdp, Partition.from_classes(states), choices, tol)
 
 
 def _reward_columns(mdp: MDP, rewards: str | Sequence[str] | None) -> list[NDArray[Any]]:
@@ -145,7 +138,7 @@ def _assemble(mdp: MDP, partition: Partition, choice_block: Ints, tol: float) ->
 
     from .aggregation import membership
 
-    owner = partition.labels[mdp.state_of_choice]
+    owner = partition.class_of[mdp.state_of_choice]
     key = owner * (int(choice_block.max()) + 1) + choice_block
     # Quotient choices: the medoid's, one for each class of choices, in the medoid's order. Medoids are the first
     # states of their classes, so they come in the order of the classes.
@@ -170,7 +163,7 @@ def _assemble(mdp: MDP, partition: Partition, choice_block: Ints, tol: float) ->
         None if mdp.action_names is None else tuple(mdp.action_names[c] for c in picked), name,
     )  # fmt: skip
     choices = choice_of.astype(np.int64)
-    return Lumping(partition.labels, partition.medoids, 0.0, 0.0, quotient=quotient, choice_of=choices, model=mdp)
+    return Lumping(partition.class_of, partition.medoids, 0.0, 0.0, quotient=quotient, choice_of=choices, model=mdp)
 
 
 def _agree(values: NDArray[Any], picked: Ints, choice_of: Ints, tol: float) -> bool:
@@ -184,20 +177,15 @@ def _labels(mdp: MDP, partition: Partition) -> dict[str, NDArray[np.bool_]]:
     kept = {}
     for name, holds in mdp.state_labels.items():
         of_class = holds[partition.medoids]
-        if np.array_equal(of_class[partition.labels], holds):
+        if np.array_equal(of_class[partition.class_of], holds):
             kept[name] = of_class.copy()
         elif name == "init":
-            kept[name] = np.bincount(partition.labels, weights=holds, minlength=partition.n_classes) > 0
+            kept[name] = np.bincount(partition.class_of, weights=holds, minlength=partition.n_classes) > 0
     return kept
 
 
 def _classes(mdp: MDP, partition: Partition) -> Ints | None:
     """Known classes, where all states of a class have the same."""
-    if mdp.classes is None or not np.array_equal(mdp.classes[partition.medoids][partition.labels], mdp.classes):
+    if mdp.classes is None or not np.array_equal(mdp.classes[partition.medoids][partition.class_of], mdp.classes):
         return None
     return mdp.classes[partition.medoids].copy()
-
-
-def expanded(lumping: Lumping, distance: NDArray[Any]) -> NDArray[Any]:
-    """Distances of classes as distances of states [S, S]."""
-    return distance[np.ix_(lumping.labels, lumping.labels)]

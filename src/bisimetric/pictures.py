@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from .model import MDP
-from .policy_run import PolicyRun
+from .policy import PolicyRun
 
 # Colour-blind safe (Okabe and Ito), the same colour for the same quantity everywhere.
 BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#7F7F7F"

@@ -9,9 +9,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .aggregation import Partition, class_shares
+from .backends.protocol import Backend
+from .backends.select import host
+from .backends.threads import single_thread
 from .certificates import Certificate
 from .checks import check_type
-from .kernels.select import Engine, engine, single_thread
 from .model import MDP, Chain
 
 Floats = NDArray[np.float64]
@@ -25,7 +27,7 @@ def solved_on_host(chain: Chain) -> bool:
     return chain.n_states <= _DENSE_SOLVE
 
 
-def policy_values(chain: Chain, start: Floats, on: Engine | None = None) -> tuple[Floats, float]:
+def policy_values(chain: Chain, start: Floats, on: Backend | None = None) -> tuple[Floats, float]:
     """(V^π, a bound on its error): a dense solve for few states, iteration from `start` on an engine for many."""
     n = chain.n_states
     if not solved_on_host(chain):
@@ -49,28 +51,26 @@ def _good_start(chain: Chain, start: Floats) -> Floats:
 
 
 def abstract_values(
-    chain: Chain, partition: Partition, start: Floats, weights: ArrayLike | None = None, on: Engine | None = None
+    chain: Chain, partition: Partition, start: Floats, weights: ArrayLike | None = None, on: Backend | None = None
 ) -> Floats:
     """Ṽ^π lifted to all states [S]: rewards and transitions averaged over classes, and the values of that chain.
 
     A dense solve for few classes, iteration from `start` [S] on an engine for many.
     """
-    labels, shares = partition.labels, class_shares(partition, weights)
+    labels, shares = partition.class_of, class_shares(partition, weights)
     if partition.n_classes <= _DENSE_SOLVE:
         return _solved(chain, labels, shares)[labels]
     return _iterated(chain, labels, shares, start[partition.medoids], on)[0][labels]
 
 
 def _iterated(
-    chain: Chain, labels: NDArray[np.int64], shares: Floats, start: Floats, on: Engine | None
+    chain: Chain, labels: NDArray[np.int64], shares: Floats, start: Floats, on: Backend | None
 ) -> tuple[Floats, float]:
     """(values of the chain averaged over classes [K], a bound on their error where classes are states), iterated."""
-    rows, gamma = chain.rows, chain.gamma
+    gamma = chain.gamma
     scale = max(float(np.abs(chain.rewards).max()), (1.0 - gamma) * float(np.abs(start).max()), 1e-300)
     limit = max(1e-11, 1e-15 / (1.0 - gamma)) * scale  # rounding may keep changes above much less than the second
-    V, change = (on or engine("cpu", "float64")).kernels.averaged_values(
-        rows.indptr, rows.indices, rows.probs, chain.rewards, labels, shares, gamma, start, limit
-    )
+    V, change = (on or host()).averaged_values(chain, labels, shares, start, limit)
     return V, (gamma * change + _rounding(chain, V)) / (1.0 - gamma)
 
 
@@ -82,11 +82,9 @@ def _rounding(model: Chain | MDP, V: Floats) -> float:
 
 def _solved(chain: Chain, labels: NDArray[np.int64], shares: Floats) -> Floats:
     """Values of the chain averaged over classes [K], by a dense solve."""
-    rows, n = chain.rows, int(labels.max()) + 1
+    n = int(labels.max()) + 1
     A, R = np.empty((n, n)), np.empty(n)
-    engine("cpu", "float64").kernels.averaged_system(
-        rows.indptr, rows.indices, rows.probs, chain.rewards, labels, shares, chain.gamma, A, R
-    )
+    host().averaged_system(chain, labels, shares, A, R)
     with single_thread():
         return np.asarray(np.linalg.solve(A, R), np.float64)
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from cyclopts import App, CycloptsError
 
 from .. import __version__
-from ..kernels.select import DeviceError
+from ..backends.errors import DeviceError
 from .aggregate import aggregate
 from .examples import epilogue
 from .info import bench, info

@@ -18,7 +18,7 @@ _SHOWN = 12
 
 def info(model: Model, *, options: ModelOptions = NO_OPTIONS, json: Json = False) -> int:
     """Describe a model: sizes, rewards, labels, actions, and what a metric would cost in time and memory."""
-    from ..operators.plan import plan
+    from ..metric.plan import plan
     from ..transport import Exact
 
     loaded = load(model, options, whole=True, discount=False)

@@ -11,6 +11,7 @@ from .words import BadInputError
 
 if TYPE_CHECKING:
     from ..model import MDP
+    from ..schedules import StepSize
     from ..transport import Transport
 
 Json = Annotated[bool, Parameter(negative="", help="Print one machine-readable object.")]
@@ -121,3 +122,34 @@ def aggregation_rule(eps: float | None, rule: str | None, k: int | None, seed: i
     if eps is None and rule is None:
         return None
     return EpsilonCover(eps) if rule is None else EpsilonCover(eps, rule)
+
+
+def parse_step_size(text: str) -> StepSize:
+    """A number, decay:POWER,FLOOR, or theory[:ALPHA_BAR]."""
+    from ..schedules import Constant, PowerDecay, Theoretical
+
+    kind, _, rest = text.partition(":")
+    try:
+        if kind == "decay":
+            return PowerDecay(*(float(part) for part in rest.split(","))) if rest else PowerDecay()
+        if kind == "theory":
+            return Theoretical(float(rest)) if rest else Theoretical()
+        number = float(text)
+    except (TypeError, ValueError) as error:
+        if "must be" in str(error):
+            raise BadInputError(f"--alpha {text}: {error}") from None
+        raise BadInputError(
+            f"--alpha {text}: give a number in (0, 1], decay:POWER,FLOOR or theory[:ALPHA_BAR]."
+        ) from None
+    return Constant(number)
+
+
+def parse_band(text: str) -> tuple[float, float] | None:
+    """None, or LOW,HIGH."""
+    if text == "none":
+        return None
+    try:
+        low, high = (float(part) for part in text.split(","))
+    except ValueError:
+        raise BadInputError(f"--noise {text}: give LOW,HIGH or none.") from None
+    return low, high

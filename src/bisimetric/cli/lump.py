@@ -115,7 +115,7 @@ def class_table(mdp: MDP, lumping: Lumping) -> str:
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
     table.writerow(["state", "name", "class", "representative"])
-    for s, k in enumerate(lumping.labels):
+    for s, k in enumerate(lumping.class_of):
         table.writerow([s, mdp.name_of(s), k, lumping.medoids[k]])
     return text.getvalue()
 

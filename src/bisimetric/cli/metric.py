@@ -8,13 +8,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
+from ..metric import MetricSettings
 from . import interrupts
-from .inputs import Json, check_output, load_policy, parse_transport
+from .inputs import Json, check_output, load_policy
 from .models import NO_OPTIONS, Loaded, Model, ModelOptions, load
+from .options import MetricOptions, settings_from
 from .words import BadInputError, print_json, print_rows, say
 
 if TYPE_CHECKING:
     from ..metric import MetricSolution, Progress
+
+_NOTHING = MetricOptions()
 
 
 class _Bar:
@@ -57,18 +61,8 @@ def metric(
     model: Model,
     *,
     options: ModelOptions = NO_OPTIONS,
-    transport: str = "exact",
+    what: MetricOptions = _NOTHING,  # type: ignore[valid-type]
     policy: str | None = None,
-    match: str | None = None,
-    respect: str | None = None,
-    tol: float = 1e-6,
-    reward_weight: float = 1.0,
-    transition_weight: float | None = None,
-    max_sweeps: int = 100_000,
-    dtype: str = "float64",
-    device: str = "cpu",
-    remember: bool = True,
-    lump: bool | None = None,
     output: Annotated[Path | None, Parameter(name=["--output", "-o"])] = None,
     resume: Annotated[bool, Parameter(negative="")] = False,
     checkpoint_every: float = 60.0,
@@ -81,55 +75,42 @@ def metric(
     and after Ctrl-C; the same command with --resume goes on from there, to the same result.
 
     Args:
-        transport: exact[:p], sinkhorn:REG, kl:RADIUS or independent[:p]; more settings as ,name=value.
         policy: "uniform", or a file with one probability per choice or one action per state (.npy, .npz entry
             "policy", .csv, .txt).
-        match: labels (actions of the same name) or hausdorff (choices as sets).
-        respect: labels of states that keep states apart, separated by commas (default: all but init and deadlock).
-        tol: largest error of the answer.
-        reward_weight: c_R, the weight of reward differences.
-        transition_weight: c_T in [0, 1), the weight of the next states (default: the discount).
-        max_sweeps: give up after this many sweeps.
-        dtype: float64 or float32.
-        device: cpu, or cuda for one GPU (needs the extra gpu).
-        remember: keep the solver's state of each pair between sweeps (faster, more memory).
-        lump: merge bisimilar states first (default: where that is exact).
         output: write distance, error and settings to this .npz file.
         resume: go on from the checkpoint of --output.
         checkpoint_every: seconds between checkpoints.
     """
     from ..metric import MetricSolution, solve_metric
+    from ..metric.plan import check_fits
 
-    if policy is not None and match is not None:
+    settings: MetricSettings = settings_from(MetricSettings, what)
+    if policy is not None and settings.match is not None:
         raise BadInputError("give --policy (metric of a policy) or --match (metric of the MDP), not both.")
     if resume and output is None:
         raise BadInputError("--resume needs the --output that it goes on with.")
     if not checkpoint_every >= 0.0:
         raise BadInputError(f"--checkpoint-every must be a number of seconds, at least 0; got {checkpoint_every}.")
-    way = parse_transport(transport)
     if output is not None:
         check_output(output)
     loaded = load(model, options)
-    subject: Any = loaded.mdp if match is not None else loaded.mdp.under(load_policy(policy or "uniform", loaded.mdp))
-    _check_memory(subject, way, match, device, dtype, remember)
+    subject: Any = loaded.mdp
+    if settings.match is None:
+        subject = loaded.mdp.under(load_policy(policy or "uniform", loaded.mdp))
+    check_fits(subject, settings)
     saved = None if output is None else _checkpoint_of(output)
     start = MetricSolution.load(saved) if resume and saved is not None and saved.exists() else None
     if resume and start is None:
         raise BadInputError(f"{saved}: no checkpoint to resume from.")
-    arguments: Any = {
-        "match": match, "reward_weight": reward_weight, "transition_weight": transition_weight, "tol": tol,
-        "respect": None if respect is None else [name for name in respect.split(",") if name],
-        "max_sweeps": max_sweeps, "dtype": dtype, "device": device, "remember": remember, "lump": lump,
-    }  # fmt: skip
 
     def keep(solution: MetricSolution) -> None:
         assert saved is not None
         solution.save(saved, restart=True)
 
-    with _Bar(tol, json) as bar:
+    with _Bar(settings.tol, json) as bar:
         solution = solve_metric(
-            subject, way, start=start, on_progress=bar, on_checkpoint=keep if saved is not None else None,
-            checkpoint_every=checkpoint_every, **arguments,
+            subject, settings=settings, start=start, on_progress=bar, checkpoint_every=checkpoint_every,
+            on_checkpoint=keep if saved is not None else None,
         )  # fmt: skip
     before = start.sweeps if start is not None else 0
     return _report(solution, loaded, model, policy, output, saved, before, json)
@@ -137,14 +118,6 @@ def metric(
 
 def _checkpoint_of(output: Path) -> Path:
     return output.with_name(f"{output.name}.checkpoint")
-
-
-def _check_memory(subject: Any, way: Any, match: str | None, device: str, dtype: str, remember: bool) -> None:
-    """Refuse what will not fit before it starts."""
-    from ..operators.plan import check_fits
-
-    if device == "cpu":  # a device tells itself
-        check_fits(subject, way, match, dtype, remember)
 
 
 def _report(

@@ -82,12 +82,13 @@ def run(
         cost: sharp or value of the regularised plan, or exact for exact transport instead of λ = 1.
         advance: on the second MDP, first or alternating (its authors' runs) actions advance.
     """
-    from .. import runs as run_folders
-    from ..kernels.select import engine, threads
+    from ..backends.select import backend
+    from ..backends.threads import threads
     from ..paper import FIGURES, experiments, figure, pool, store
     from ..paper import report as pages
     from ..paper.jobs import can_run
     from ..paper.settings import PROFILES, Variant
+    from ..policy.folder import locked
 
     if not figures:
         raise BadInputError("give ids of figures, or all; see bisimetric paper list.")
@@ -101,7 +102,7 @@ def run(
         raise BadInputError(f"--workers must be at least 1; got {workers}.")
     if time_limit is not None and not time_limit > 0.0:
         raise BadInputError(f"--time-limit must be a positive number of minutes; got {time_limit}.")
-    engine(device, "float64")  # refuses what is not there
+    backend(device, "float64")  # refuses what is not there
     if report:
         pages.check_matplotlib()
     size, variant = PROFILES[profile], Variant(rule, concentration, cost, advance)
@@ -109,7 +110,7 @@ def run(
         store.begin(out, size, variant, __version__)
     except OSError as error:
         raise BadInputError(f"{out}: cannot be written ({error.strerror}).") from None
-    with run_folders.locked(out):
+    with locked(out):
         store.tidy(out)
         jobs = [job for job in experiments.jobs_of(names, size, variant) if can_run(job, device)]
         left = experiments.missing(jobs, out, say)
@@ -141,13 +142,13 @@ def write_report(folder: Path, *, publish: Path | None = None, json: Json = Fals
         folder: results folder.
         publish: also copy the page's small parts there: figures, summary tables, claims.
     """
-    from .. import runs as run_folders
     from ..paper import report as pages
     from ..paper import store
+    from ..policy.folder import locked
 
     pages.check_matplotlib()
     store.settings_of(folder, __version__)
-    with run_folders.locked(folder):
+    with locked(folder):
         verdicts = _write_report(folder, publish, quiet=json)
     if json:
         print_json({"page": str(folder / "index.html"), "claims": [verdict.facts() for verdict in verdicts]})

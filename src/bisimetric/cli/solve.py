@@ -11,102 +11,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from ..policy_run import PolicySettings
+from ..policy import PolicySettings
 from . import interrupts
-from .inputs import Json, aggregation_rule, load_policy, parse_transport
+from .inputs import Json, load_policy
 from .models import NO_OPTIONS, Loaded, ModelOptions, load
+from .options import PolicyOptions, settings_from
 from .words import BadInputError, print_json, print_table, say
 
 if TYPE_CHECKING:
-    from ..policy_run import PolicyRun, Step
-    from ..schedules import StepSize
+    from ..policy import PolicyRun, Step
 
 _DEFAULT_MODEL = "problem:chain"
-_IS = PolicySettings()  # what is used where nothing is given
-
-
-def _option(text: str, default: Any, **more: Any) -> Any:
-    return Parameter(help=f"{text} (default {default})." if default is not None else f"{text}.", **more)
-
-
-@Parameter(name="*")
-@dataclass(frozen=True, kw_only=True)
-class PolicyOptions:
-    """Settings of approximate policy iteration as texts; what is not given is as in `PolicySettings`."""
-
-    transport: Annotated[str | None, _option(
-        "exact[:p], sinkhorn:REG, kl:RADIUS, independent; settings as ,name=value", "exact")] = None  # fmt: skip
-    eps: Annotated[float | None, _option("ε of the aggregation", "1 % of the largest possible distance")] = None
-    rule: Annotated[str | None, _option(
-        "radius (the paper's Algorithm 1) or diameter (all pairs within 2ε)", "radius")] = None  # fmt: skip
-    k: Annotated[int | None, _option("aggregate into this many classes by k-medoids instead", None, name="--k")] = None
-    alpha: Annotated[str | None, _option(
-        "step size: a number, decay:POWER,FLOOR or theory[:ALPHA_BAR]", "1", allow_leading_hyphen=True,
-    )] = None  # fmt: skip
-    sweeps: Annotated[int | None, _option("most sweeps of the metric in a step", _IS.sweeps)] = None
-    early_stop: Annotated[float | None, _option(
-        "change at which sweeps end sooner", "1e-4 of the largest possible distance")] = None  # fmt: skip
-    naive: Annotated[bool | None, _option("start the metric from 0 at every policy", None, negative="")] = None
-    noise: Annotated[
-        str | None,
-        _option("band LOW,HIGH for the error of greedy policies, or none", "none", allow_leading_hyphen=True),
-    ] = None
-    ties: Annotated[str | None, _option("which of several best actions is taken: first or random", _IS.ties)] = None
-    steps: Annotated[int | None, _option("most steps", _IS.steps)] = None
-    target: Annotated[float | None, _option("stop where the certified bound is at most this", None)] = None
-    seed: Annotated[int | None, _option("of noise, random ties and first medoids", _IS.seed)] = None
-    optimum: Annotated[bool | None, _option("compute V* and the true error too", "yes")] = None
-    lump: Annotated[bool | None, _option("merge bisimilar states first", "where that is exact")] = None
-    device: Annotated[str | None, _option("cpu, or cuda for one NVIDIA GPU", _IS.device)] = None
-    dtype: Annotated[str | None, _option("float64 or float32", _IS.dtype)] = None
-
-    def settings(self) -> PolicySettings:
-        """The settings that these options stand for."""
-        chosen: dict[str, Any] = {
-            "transport": None if self.transport is None else parse_transport(self.transport),
-            "aggregation": aggregation_rule(self.eps, self.rule, self.k, self.seed or 0),
-            "step_size": None if self.alpha is None else parse_step_size(self.alpha),
-            "restart_metric": self.naive,
-            "greedy_noise": None if self.noise is None else parse_band(self.noise),
-        }
-        same = ("sweeps", "early_stop", "ties", "steps", "target", "seed", "optimum", "lump", "device", "dtype")
-        chosen.update({name: getattr(self, name) for name in same})
-        given: Any = {name: value for name, value in chosen.items() if value is not None}
-        return PolicySettings(**given)
-
-
 _NOTHING = PolicyOptions()
-
-
-def parse_step_size(text: str) -> StepSize:
-    """A number, decay:POWER,FLOOR, or theory[:ALPHA_BAR]."""
-    from ..schedules import Constant, PowerDecay, Theoretical
-
-    kind, _, rest = text.partition(":")
-    try:
-        if kind == "decay":
-            return PowerDecay(*(float(part) for part in rest.split(","))) if rest else PowerDecay()
-        if kind == "theory":
-            return Theoretical(float(rest)) if rest else Theoretical()
-        number = float(text)
-    except (TypeError, ValueError) as error:
-        if "must be" in str(error):
-            raise BadInputError(f"--alpha {text}: {error}") from None
-        raise BadInputError(
-            f"--alpha {text}: give a number in (0, 1], decay:POWER,FLOOR or theory[:ALPHA_BAR]."
-        ) from None
-    return Constant(number)
-
-
-def parse_band(text: str) -> tuple[float, float] | None:
-    """None, or LOW,HIGH."""
-    if text == "none":
-        return None
-    try:
-        low, high = (float(part) for part in text.split(","))
-    except ValueError:
-        raise BadInputError(f"--noise {text}: give LOW,HIGH or none.") from None
-    return low, high
 
 
 @dataclass(frozen=True)
@@ -116,7 +32,7 @@ class _Asked:
     model: str
     policy: str
     reading: ModelOptions
-    options: PolicyOptions
+    options: Any  # PolicyOptions
 
     def describe(self) -> dict[str, Any]:
         """Plain types; options that were not given are left out."""
@@ -164,7 +80,7 @@ def solve(
     ] = None,
     *,
     reading: ModelOptions = NO_OPTIONS,
-    options: PolicyOptions = _NOTHING,
+    options: PolicyOptions = _NOTHING,  # type: ignore[valid-type]
     policy: str | None = None,
     out: Path | None = None,
     resume: Path | None = None,
@@ -183,7 +99,7 @@ def solve(
         checkpoint_every: seconds between checkpoints; 0 for one after every step.
         pictures: draw the run, where matplotlib is installed.
     """
-    from .. import runs
+    from ..policy import folder as runs
 
     if not checkpoint_every >= 0.0:
         raise BadInputError(f"--checkpoint-every must be a number of seconds, at least 0; got {checkpoint_every}.")
@@ -196,7 +112,7 @@ def solve(
         stored, asked = _resumed(folder, model, policy, asked)
     else:
         folder = out or _free_folder()
-    settings = asked.options.settings()
+    settings: PolicySettings = settings_from(PolicySettings, asked.options)
     loaded = load(asked.model, asked.reading)
     mdp = loaded.mdp
     start = load_policy(asked.policy, mdp)
@@ -223,20 +139,20 @@ def solve(
 
 def _check_run(loaded: Loaded, settings: PolicySettings, start: Any) -> None:
     """Refuse what cannot be run, or does not fit, before a folder is made."""
-    from .. import policy_iteration
-    from ..operators.plan import check_fits
+    from ..metric.plan import check_fits
+    from ..policy.loop import LoopState
+    from ..policy.solve import reduced
 
-    small, _, first = policy_iteration.reduced(loaded.mdp, settings.for_model(loaded.mdp), start)
-    if settings.device == "cpu":
-        check_fits(small.under(first), settings.transport, None, settings.dtype, remember=True)
-    policy_iteration.first_state(small, settings, first)
+    reduction, first = reduced(loaded.mdp, settings.for_model(loaded.mdp), start)
+    check_fits(reduction.model.under(first), settings.metric)
+    LoopState.first(reduction.model, settings, first)
 
 
 def _resumed(folder: Path, model: str | None, policy: str | None, given: _Asked) -> tuple[dict[str, Any], _Asked]:
     """(the settings of a run folder, what they ask with --steps as given now); all else must agree."""
     from dataclasses import replace
 
-    from .. import runs
+    from ..policy import folder as runs
 
     stored = runs.read_settings(folder)
     asked = _Asked.of(stored, folder)
@@ -302,8 +218,8 @@ class _Display:
 def _report(
     loaded: Loaded, settings: PolicySettings, result: PolicyRun, folder: Path, pictures: bool, as_json: bool
 ) -> int:
-    from .. import runs
     from ..pictures import available, draw
+    from ..policy import folder as runs
     from ..status import Status
 
     mdp = loaded.mdp

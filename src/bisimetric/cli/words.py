@@ -13,16 +13,6 @@ from typing import Any
 _LONGEST = 600
 
 
-# What arguments of functions are called on the command line; messages begin with them.
-_OPTIONS = {
-    "max_sweeps": "--max-sweeps", "greedy_noise": "--noise", "early_stop": "--early-stop", "step_size": "--alpha",
-    "reward_weight": "--reward-weight", "transition_weight": "--transition-weight", "restart_metric": "--naive",
-    "match": "--match", "tol": "--tol", "dtype": "--dtype", "device": "--device", "ties": "--ties", "seed": "--seed",
-    "steps": "--steps", "sweeps": "--sweeps", "target": "--target", "eps": "--eps", "rule": "--rule", "k": "--k",
-    "gamma": "--gamma", "alpha": "--alpha",
-}  # fmt: skip
-
-
 class BadInputError(Exception):
     """A mistake in what the user gave: one line, exit status 2."""
 
@@ -37,12 +27,14 @@ def say(text: str) -> None:
 
 def complain(error: BaseException) -> None:
     """One line about what went wrong, in words for the command line."""
+    from .options import option_names
+
     if os.environ.get("BISIMETRIC_TRACEBACKS"):
         traceback.print_exception(error)
     describe = getattr(error, "for_command_line", None)
     text = " ".join((describe() if describe is not None else str(error)).split())
     first, space, rest = text.partition(" ")
-    text = _OPTIONS.get(first, first) + space + rest
+    text = option_names().get(first, first) + space + rest
     if isinstance(error, OSError) and error.strerror:
         text = f"{error.filename}: {error.strerror}." if error.filename else f"{error.strerror}."
     say("bisimetric: " + (text if len(text) <= _LONGEST else text[:_LONGEST] + "…"))

@@ -1,6 +1,7 @@
-"""Bisimulation metrics: fixed points of the operators in `operators`, with their errors."""
+"""Bisimulation metrics: F (`operator`), its fixed point to a stated error (`solve`), and what one gets (`solution`)."""
 
+from .settings import MetricSettings
 from .solution import MetricSolution, Progress
 from .solve import solve_metric
 
-__all__ = ["MetricSolution", "Progress", "solve_metric"]
+__all__ = ["MetricSettings", "MetricSolution", "Progress", "solve_metric"]

@@ -20,16 +20,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import transport as transports
 from ..archives import read_arrays, save_arrays
+from ..backends.protocol import Backend, Distances, Sweeper
+from ..backends.select import distances_of
 from ..certificates import Certificate, CertificateError
 from ..damage import DamagedFileError, reading
-from ..lumping import Lumping, expanded
 from ..model import MDP, Chain
-from ..operators import MetricOperator, metric_operator
+from ..reduction import Reduction
 from ..status import Status
-from ..transport import Transport
 from ..values import value_ranges
+from .operator import sweeper_of
+from .settings import Question
 
 FORMAT, VERSION = "bisimetric-metric", 2
 _ROUNDING = 16.0  # units of round-off granted to one sweep
@@ -44,42 +45,6 @@ class Progress:
     tol: float
     change: float
     seconds: float
-
-
-@dataclass(frozen=True)
-class Question:
-    """What was asked: everything that the answer depends on but the model's numbers.
-
-    Attributes: transport; match ("chain", "labels", "hausdorff"); reward_weight, transition_weight (c_R, c_T); reward
-    (name of the reward model, if it has one); gamma; respected (labels of states that keep states apart); tol; device,
-    dtype; remember (whether solvers keep their state of each pair).
-    """
-
-    transport: Transport
-    match: str
-    reward_weight: float
-    transition_weight: float
-    reward: str | None
-    gamma: float
-    respected: tuple[str, ...]
-    tol: float
-    device: str
-    dtype: str
-    remember: bool
-
-    def describe(self) -> dict[str, Any]:
-        """The question in plain types."""
-        way = self.transport
-        plain = {"kind": type(way).__name__, **{f.name: getattr(way, f.name) for f in dataclasses.fields(way)}}
-        return {**dataclasses.asdict(self), "transport": plain, "respected": list(self.respected)}
-
-    @classmethod
-    def of(cls, plain: Mapping[str, Any]) -> Question:
-        """The question that `describe` described."""
-        settings = dict(plain["transport"])
-        kind = getattr(transports, settings.pop("kind"))
-        fields = {**plain, "transport": kind(**settings), "respected": tuple(plain["respected"])}
-        return cls(**fields)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -147,20 +112,20 @@ class MetricSolution:
         Above: feasible plans. Below: dual potentials, and differences of values. Works for every transport,
         also for those without a certificate of their own. Cost: about one sweep, and values by linear solves.
         """
-        operator = self.restart.operator
-        with operator.memory_errors():
+        sweeper, model = self.restart.sweeper, self.restart.model
+        c_R, c_T = self.question.reward_weight, self.question.transition_weight
+        with sweeper.guard():
             ground = self.restart.distance.copy()
-            operator.engine.xp.fill_diagonal(ground, 0.0)
-            lower, upper = (bound.astype(np.float64) for bound in operator.bounds(ground, self.tol))
-        d = operator.engine.to_host(ground)
-        c_T = operator.c_T
-        slack = rounding(operator, max(float(d.max()), operator.c_R * operator.model.reward_span))
+            ground.clear_diagonal()
+            lower, upper = sweeper.bounds(ground, self.question.accuracy)
+        d = ground.to_host()
+        slack = rounding(sweeper.backend, max(float(d.max()), c_R * model.reward_span))
         rise = max(float((upper - d).max()), 0.0) + slack
         fall = max(float((d - lower).max()), 0.0) + slack
         upper += slack + c_T * rise / (1.0 - c_T)
         lower -= slack + c_T * fall / (1.0 - c_T)
-        np.minimum(upper, operator.largest * (1.0 + 1e-15), out=upper)
-        np.maximum(lower, value_lower_bound(operator), out=lower)
+        np.minimum(upper, self.largest * (1.0 + 1e-15), out=upper)
+        np.maximum(lower, value_lower_bound(model, c_R, c_T), out=lower)
         for bound in (lower, upper):
             np.fill_diagonal(bound, 0.0)
         crossed = float((lower - upper).max())
@@ -169,13 +134,13 @@ class MetricSolution:
         return self._of_states(lower, upper)
 
     def _of_states(self, lower: NDArray[Any], upper: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Bounds of pairs of classes as bounds of pairs of states, which the rounding of the classes widens."""
-        restart = self.restart
-        if restart.lumping is None:
+        """Bounds of pairs of the reduced model's states as bounds of pairs of states, which its rounding widens."""
+        reduction = self.restart.reduction
+        if reduction.model is reduction.full:
             return lower, upper
-        lower, upper = (expanded(restart.lumping, bound) for bound in (lower, upper))
-        np.maximum(lower - restart.lump_error, 0.0, out=lower)
-        upper += restart.lump_error
+        lower, upper = reduction.expand(lower), reduction.expand(upper)
+        np.maximum(lower - reduction.error, 0.0, out=lower)
+        upper += reduction.error
         np.fill_diagonal(upper, 0.0)
         return lower, upper
 
@@ -227,7 +192,7 @@ class MetricSolution:
             float(given["error"]), bool(given["rigorous"]), str(given["source"]), tuple(map(str, given["failed"]))
         )
         kept = {name[5:]: array for name, array in data.items() if name.startswith("kept_")}
-        restart = Restart(d, kept=kept, fingerprint=str(about["fingerprint"]))
+        restart = Restart(distances_of(d), question, kept=kept, fingerprint=str(about["fingerprint"]))
         return cls(
             Status[about["status"]], certificate, int(about["sweeps"]), int(about["iterations"]),
             float(about["seconds"]), sum(array.nbytes for array in kept.values()), float(about["largest"]),
@@ -236,117 +201,112 @@ class MetricSolution:
 
 
 class Restart:
-    """What a solve goes on from: distances, and the operator with what its transport kept.
+    """What a solve goes on from: distances, and a sweeper with what its solver remembers.
 
-    Where the model was lumped first, both are of its classes, and lump_error is what their rounding may cause. From a
-    file or a pickle the operator is made anew when it is wanted; a file has none.
+    Where the model was reduced, both are of the reduced one. From a pickle the sweeper is made anew when it is wanted;
+    a solution from a file has no model to make one for.
     """
 
     def __init__(
         self,
-        distance: NDArray[Any],
-        operator: MetricOperator | None = None,
-        lumping: Lumping | None = None,
-        lump_error: float = 0.0,
+        distance: Distances,
+        question: Question,
+        reduction: Reduction[Any] | None = None,
+        sweeper: Sweeper | None = None,
         *,
         kept: Mapping[str, NDArray[Any]] | None = None,
         fingerprint: str = "",
     ) -> None:
-        self.distance, self.lumping, self.lump_error = distance, lumping, lump_error
-        self._operator, self._kept, self._fingerprint = operator, dict(kept or {}), fingerprint
-        self._recipe: dict[str, Any] | None = None
+        self.distance, self.question = distance, question
+        self._reduction, self._sweeper = reduction, sweeper
+        self._kept, self._fingerprint = dict(kept or {}), fingerprint
 
     @property
     def n_states(self) -> int:
         """States of the model that was solved."""
-        return len(self.distance) if self.lumping is None else self.lumping.n_states
+        return self.distance.n_states if self._reduction is None else self._reduction.n_states
 
     @property
-    def has_operator(self) -> bool:
-        return self._operator is not None or self._recipe is not None
+    def has_model(self) -> bool:
+        return self._reduction is not None
 
     @property
-    def operator(self) -> MetricOperator:
-        if self._operator is None:
-            if self._recipe is None:
-                raise ValueError(
-                    "this solution comes from a file, without its model; go on from it with solve_metric(model, "
-                    "start=solution), and ask the result."
-                )
-            self._operator = metric_operator(**self._recipe)
+    def reduction(self) -> Reduction[Any]:
+        if self._reduction is None:
+            raise ValueError(
+                "this solution comes from a file, without its model; go on from it with solve_metric(model, "
+                "start=solution), and ask the result."
+            )
+        return self._reduction
+
+    @property
+    def model(self) -> Chain | MDP:
+        """The model that was worked on."""
+        model: Chain | MDP = self.reduction.model
+        return model
+
+    @property
+    def sweeper(self) -> Sweeper:
+        if self._sweeper is None:
+            self._sweeper = sweeper_of(self.model, self.question.of_reduced(self.model))
             if self._kept:
-                self._operator.evaluator.load(self._kept)
+                self._sweeper.solver.recall(self._kept)
             self._kept = {}
-        return self._operator
+        return self._sweeper
 
     @property
     def fingerprint(self) -> str:
-        """A hash of all that what was kept depends on."""
-        return fingerprint(self._operator) if self._operator is not None else self._fingerprint
+        """A hash of all that what was remembered depends on."""
+        return fingerprint(self._sweeper) if self._sweeper is not None else self._fingerprint
 
     def kept_arrays(self) -> Mapping[str, NDArray[Any]]:
-        """What the transport kept of each pair, by name."""
-        return self._operator.evaluator.state() if self._operator is not None else self._kept
-
-    def on_host(self) -> NDArray[Any]:
-        """The distances that were worked on, as an array of NumPy."""
-        array = self.distance if self._operator is None else self._operator.engine.to_host(self.distance)
-        return np.asarray(array)
+        """What the solver remembers of each pair, by name."""
+        return self._sweeper.solver.remembered() if self._sweeper is not None else self._kept
 
     def of_states(self) -> NDArray[Any]:
         """Distances of all states."""
-        array = self.on_host()
-        return array if self.lumping is None else expanded(self.lumping, array)
+        array = self.distance.to_host()
+        return array if self._reduction is None else self._reduction.expand(array)
 
     def __getstate__(self) -> dict[str, Any]:
-        recipe, kept = self._recipe, self._kept
-        if self._operator is not None:
-            recipe = self._operator.recipe()
-            kept = {} if self._operator.engine.on_device else dict(self._operator.evaluator.state())
+        portable = self._sweeper is None or self._sweeper.portable
         return {
-            "distance": self.on_host(), "lumping": self.lumping, "lump_error": self.lump_error, "recipe": recipe,
-            "kept": kept, "fingerprint": self.fingerprint,
-        }  # fmt: skip
+            "distance": self.distance.to_host(),
+            "question": self.question,
+            "reduction": self._reduction,
+            "kept": dict(self.kept_arrays()) if portable else {},
+            "fingerprint": self.fingerprint,
+        }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__init__(  # type: ignore[misc]
-            state["distance"], None, state["lumping"], state["lump_error"], kept=state["kept"],
+        restart = Restart(
+            distances_of(state["distance"]), state["question"], state["reduction"], kept=state["kept"],
             fingerprint=state["fingerprint"],
         )  # fmt: skip
-        self._recipe = state["recipe"]
+        self.__dict__.update(restart.__dict__)
 
 
-def fingerprint(operator: MetricOperator) -> str:
-    """A hash of all that the kept state of an operator's transport depends on."""
-    digest = hashlib.sha256(repr((operator.transport, operator.engine.dtype.name, operator.engine.on_device)).encode())
-    for array in (operator.family.indptr, operator.family.indices, operator.family.probs, *operator.family.groups):
+def fingerprint(sweeper: Sweeper) -> str:
+    """A hash of all that what a solver remembers depends on."""
+    comparison, engine = sweeper.comparison, sweeper.backend
+    digest = hashlib.sha256(repr((sweeper.transport, engine.dtype.name, engine.device)).encode())
+    rows = comparison.rows
+    for array in (rows.indptr, rows.indices, rows.probs, *comparison.groups):
         digest.update(np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()
 
 
-def value_lower_bound(operator: MetricOperator) -> NDArray[Any]:
+def value_lower_bound(model: Chain | MDP, c_R: float, c_T: float) -> NDArray[Any]:
     """c_R |V(s) − V(t)| less what V may be off, a lower bound on the exact metric [S, S].
 
     V is the value under discount c_T: of the chain, or of the best and of the worst policy of an MDP.
     """
-    gap = np.zeros((operator.n_states, operator.n_states))
-    for V, error in value_ranges(operator.model, operator.c_T):
-        np.maximum(gap, operator.c_R * (np.abs(V[:, None] - V[None, :]) - 2.0 * error), out=gap)
+    gap = np.zeros((model.n_states, model.n_states))
+    for V, error in value_ranges(model, c_T):
+        np.maximum(gap, c_R * (np.abs(V[:, None] - V[None, :]) - 2.0 * error), out=gap)
     return gap
 
 
-def rounding(operator: MetricOperator, largest: float) -> float:
+def rounding(engine: Backend, largest: float) -> float:
     """What rounding may add to an entry of a sweep, for distances up to `largest`."""
-    return _ROUNDING * (operator.engine.eps * largest + float(np.finfo(operator.engine.dtype).tiny))
-
-
-def model_of(model: Chain | MDP, lumping: Lumping | None) -> Chain | MDP:
-    """The model to work on: the quotient of a lumping, or the model itself."""
-    if lumping is None:
-        return model
-    small = lumping.quotient
-    if isinstance(model, MDP):
-        return small
-    labels = {name: small.state_labels[name] for name in model.state_labels if name in small.state_labels}
-    return Chain(small.rows, small.rewards, model.gamma, reward_range=model.reward_range, state_labels=labels,
-                 reward_name=model.reward_name)  # fmt: skip
+    return _ROUNDING * (engine.eps * largest + float(np.finfo(engine.dtype).tiny))

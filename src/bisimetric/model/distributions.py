@@ -131,6 +131,10 @@ class Distributions:
         """The row of each entry [nnz]."""
         return np.repeat(np.arange(len(self)), self.sizes)
 
+    def entropies(self) -> Floats:
+        """Shannon entropy of each row, in nats [N]."""
+        return np.asarray(-np.add.reduceat(np.log(self.probs) * self.probs, self.indptr[:-1]))
+
     def take(self, rows: NDArray[Any]) -> Self:
         """Some of the rows, by number or by a mask."""
         return type(self).from_matrix(self.matrix()[rows], self.n_states)

@@ -14,17 +14,16 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import policy_iteration, problems
+from .. import problems
 from ..aggregation import Aggregation, KMedoids
-from ..kernels.select import engine
-from ..model import MDP
-from ..operators import metric_operator
-from ..parts import Parts, finished
-from ..policy_run import LoopState, PolicySettings, Step
+from ..backends.select import host
+from ..model import MDP, Distributions
+from ..policy import PolicySettings, Step
+from ..policy.batch import Work
+from ..policy.loop import LoopState
+from ..policy.solve import PolicyWork
 from ..schedules import StepSize
-from ..status import Status
-from ..transport import Exact, Family, Independent, Sinkhorn, Transport
-from ..values import best_values
+from ..transport import Exact, Independent, Sinkhorn, Transport
 from .settings import EARLY_STOP, NOISE, SWEEPS
 
 Arrays = dict[str, NDArray[Any]]
@@ -76,41 +75,51 @@ class PolicyJob:
     on: ClassVar[str | None] = None  # any device will do
 
     def run(self, device: str) -> Arrays:
-        return finished(self.parts(device))
+        return self.work(device).result()
 
-    def parts(self, device: str) -> Parts[Arrays]:
-        """The run, stopping wherever it would wait for a device."""
-        mdp = self.problem.build()
+    def work(self, device: str) -> Work[Arrays]:
+        """The run, in parts."""
         settings = PolicySettings(
             transport=self.transport, aggregation=self.aggregation, step_size=self.step_size, sweeps=self.sweeps,
             restart_metric=not self.warm, greedy_noise=self.noise, ties=self.ties, steps=self.steps, seed=self.seed,
-            early_stop=EARLY_STOP, lump=False, device=device,
+            early_stop=EARLY_STOP, settle=False, lump=False, remember=self.potentials, device=device,
         )  # fmt: skip
-        best_value, _ = best_values(mdp)
-        state = policy_iteration.first_state(mdp, settings)
-        if not self.potentials:
-            state.operator = metric_operator(
-                mdp.under(state.policy), self.transport, respect=(), remember=False, device=device, dtype=settings.dtype
-            )
-        history: list[Step] = []
-        boxes: list[NDArray[np.float64]] = []
-        agreement: list[float] = []
-        while len(history) < self.steps:
-            history.append((yield from policy_iteration.step_in_parts(mdp, settings, state, best_value)))
-            if history[-1].k in self.probes:
-                boxes.append(_slack(state))
-            if self.medoids:
-                agreement.append(_agreement(mdp, state, self.medoids, self.seed))
-        final = policy_iteration.finish(mdp, settings, state, history, Status.STEPS, best_value)
+        return _PolicyJobWork(self, self.problem.build(), settings)
+
+
+class _PolicyJobWork:
+    """A run with its probes, which observe it."""
+
+    def __init__(self, job: PolicyJob, mdp: MDP, settings: PolicySettings) -> None:
+        self._job, self._mdp = job, mdp
+        self._boxes: list[NDArray[np.float64]] = []
+        self._agreement: list[float] = []
+        self._run = PolicyWork(mdp, settings, observers=(self._probe,))
+
+    def _probe(self, step: Step, state: LoopState) -> None:
+        if step.k in self._job.probes:
+            self._boxes.append(_slack(state))
+        if self._job.medoids:
+            self._agreement.append(_agreement(self._mdp, state, self._job.medoids, self._job.seed))
+
+    def go_on(self) -> bool:
+        return self._run.go_on()
+
+    def interrupt(self) -> None:
+        self._run.interrupt()
+
+    def result(self) -> Arrays:
+        final = self._run.result()
         curves = {
-            name: np.array([np.nan if (x := getattr(step, name)) is None else x for step in history], np.float64)
+            name: np.array([np.nan if (x := getattr(step, name)) is None else x for step in final.history], np.float64)
             for name in CURVES
         }
+        assert final.optimal_value is not None
         return {
             **curves,
-            "boxes": np.array(boxes).reshape(-1, len(QUANTILES) + 1),
-            "metric_nmi": np.array(agreement),
-            "optimal_value": best_value,
+            "boxes": np.array(self._boxes).reshape(-1, len(QUANTILES) + 1),
+            "metric_nmi": np.array(self._agreement),
+            "optimal_value": final.optimal_value,
             "value": final.value,
             "abstract_value": final.abstract_value,
         }
@@ -130,7 +139,7 @@ class TimedJob(PolicyJob):
 
 def _slack(state: LoopState) -> NDArray[np.float64]:
     """Quantiles of d̂ − |ΔV^π| over pairs of different states, and the share that is not negative [8]."""
-    d, V = state.operator.engine.to_host(state.distance), state.value
+    d, V = state.distance.near(), state.value
     upper = np.triu_indices(len(V), 1)
     slack = (d - np.abs(V[:, None] - V[None, :]))[upper]
     return np.append(np.quantile(slack, QUANTILES), np.mean(slack >= -1e-9))
@@ -139,8 +148,7 @@ def _slack(state: LoopState) -> NDArray[np.float64]:
 def _agreement(mdp: MDP, state: LoopState, medoids: int, seed: int) -> float:
     """NMI of the true classes with those that k-medoids finds under d̂."""
     assert mdp.classes is not None
-    d = state.operator.engine.to_host(state.distance)
-    return KMedoids(medoids, seed)(d).nmi(mdp.classes)
+    return KMedoids(medoids, seed)(state.distance.near()).nmi(mdp.classes)
 
 
 @dataclass(frozen=True)
@@ -161,12 +169,12 @@ class SharpnessJob:
     alone: ClassVar[bool] = False
     on: ClassVar[str | None] = "cpu"
 
-    def parts(self, device: str) -> Parts[Arrays]:
+    def work(self, device: str) -> Work[Arrays]:
         """The run, as one part."""
-        yield
-        return self.run(device)
+        return _Whole(self, device)
 
     def run(self, device: str) -> Arrays:
+        del device  # it is the host's
         rng = np.random.default_rng([self.seed, self.dimension, round(100 * self.entropy)])
         x = rng.standard_normal((self.points, self.dimension))
         x *= self.radius / np.linalg.norm(x, axis=1, keepdims=True)
@@ -180,6 +188,22 @@ class SharpnessJob:
         blunt, sharp = (transport_between(way, rows, low, d) for way in (weak, Sinkhorn(self.reference)))
         exact = transport_between(Exact(), rows, low, d)
         return {"relative_error": _relative(blunt, sharp), "reference_error": _relative(sharp, exact)}
+
+
+class _Whole:
+    """A run that is done when its result is wanted."""
+
+    def __init__(self, job: SharpnessJob, device: str) -> None:
+        self._job, self._device = job, device
+
+    def go_on(self) -> bool:
+        return True
+
+    def interrupt(self) -> None:
+        """Nothing was begun."""
+
+    def result(self) -> Arrays:
+        return self._job.run(self._device)
 
 
 def _relative(value: NDArray[np.float64], reference: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -219,14 +243,11 @@ def transport_between(
     dense = np.array(rows)
     dense[dense < 1e-15] = 0.0  # far below what any transport here can see
     dense /= dense.sum(axis=1, keepdims=True)
-    indptr = np.concatenate([[0], np.cumsum((dense > 0.0).sum(axis=1))])
-    indices = np.nonzero(dense)[1].astype(np.uint32)
-    family = Family(indptr, indices, dense[dense > 0.0], (np.arange(len(rows)),), d.shape[0])
-    evaluator = transport.evaluator(engine("cpu", "float64"), family, False)
-    evaluator.prepare(d, 1e-9)
+    solver = host().solver(Distributions.from_matrix(dense), (np.arange(len(rows)),), transport, False)
+    solver.prepare(d, 1e-9)
     out = np.zeros((first, len(rows)))
-    evaluator.block(0, 0, first, out)
-    return out[:, first:]
+    solver.fill(0, 0, first, out, host().tally())
+    return solver.unit * out[:, first:]
 
 
 Job = PolicyJob | SharpnessJob

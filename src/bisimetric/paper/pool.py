@@ -17,12 +17,14 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
-from ..kernels.select import device_failed, set_threads
-from ..parts import Batch
+from ..backends.errors import device_failed
+from ..backends.threads import set_threads
+from ..policy.batch import Batch
 from ..transport import Exact, Independent
 from . import store
 from .jobs import Arrays, Job, PolicyJob, job_id
@@ -196,7 +198,7 @@ def _serve(
                 job = pipe.recv()
                 jobs[job_id(job)] = job
                 try:
-                    batch.add(job_id(job), job.parts(job.on or device))
+                    batch.add(job_id(job), partial(job.work, job.on or device))
                 except Exception as error:
                     outcomes.append((job_id(job), error))
             for name, outcome in outcomes + batch.go_on():

@@ -8,7 +8,6 @@ tables/         CSV; figures/ SVG and PNG; claims.csv; index.html: all made from
 from __future__ import annotations
 
 import json
-import os
 import platform
 from pathlib import Path
 from typing import Any
@@ -16,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from .. import archives, atomic
+from ..backends.select import backend
 from ..damage import reading
-from ..kernels.select import engine
 from .jobs import Arrays, Job, job_id
 from .settings import PROFILES, Profile, Variant
 
@@ -84,16 +83,9 @@ def path_of(folder: Path, job: Job) -> Path:
 def save(folder: Path, job: Job, arrays: Arrays, device: str, version: str) -> None:
     """Keep a result."""
     made = {"job": repr(job), "device": device, "version": version, "python": platform.python_version(),
-            "numpy": np.__version__, "processor": _processor(device)}  # fmt: skip
+            "numpy": np.__version__, "processor": backend(device, "float64").describe()}  # fmt: skip
     (folder / "runs").mkdir(exist_ok=True)
     archives.save_arrays(path_of(folder, job), {**arrays, "made": np.array(json.dumps(made))})
-
-
-def _processor(device: str) -> str:
-    """What a device is, in words."""
-    if device == "cuda":
-        return str(engine(device, "float64").kernels.device_name())
-    return f"{platform.machine()} with {os.cpu_count()} cores"
 
 
 def _read_result(path: Path, job: Job) -> tuple[Arrays, dict[str, Any]]:

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
-from ..kernels.select import Engine
-from .base import Array, Axioms, Evaluator, Family, Report, Transport, check_order
+from .base import Axioms, Transport, check_diagonal, check_order
 
 
 @dataclass(frozen=True)
@@ -31,57 +28,13 @@ class Independent(Transport):
         check_diagonal(self.diagonal)
 
     @property
+    def order(self) -> float:
+        return self.p
+
+    @property
     def axioms(self) -> Axioms:
         return Axioms(zero_diagonal=self.diagonal == "zero", triangle=True, monotone=True, nonexpansive=True)
 
     @property
     def guarantee(self) -> str:
         return "contraction: a fixed coupling, the limit ζ → ∞ of (p, ζ)-Sinkhorn bisimulation metrics"
-
-    def evaluator(self, engine: Engine, family: Family, keep: bool) -> Evaluator:
-        if engine.on_device:
-            from .device import IndependentOnDevice
-
-            return IndependentOnDevice(engine, family, self)
-        return IndependentEvaluator(engine, family, self.p, 0 if self.diagonal == "kept" else 1)
-
-    def kept_size(self, family: Family) -> int:
-        return 0
-
-
-def check_diagonal(diagonal: str) -> None:
-    if diagonal not in ("kept", "zero"):
-        raise ValueError(f'diagonal must be "kept" or "zero"; got {diagonal!r}.')
-
-
-class IndependentEvaluator(Evaluator):
-    def __init__(self, engine: Engine, family: Family, p: float, first: int) -> None:
-        super().__init__(engine, family, p)
-        self.first = first
-        self.dense_rows = engine.kernels.dense_rows(family, engine.dtype) if family.dense() else None
-
-    def follow(self, family: Family) -> None:
-        super().follow(family)
-        if self.dense_rows is not None:
-            self.dense_rows = self.engine.kernels.dense_rows(family, self.engine.dtype)
-
-    def _block(self, group: int, a0: int, a1: int, out: Array) -> Report:
-        f, kernels = self.family, self.engine.kernels
-        if self.dense_rows is not None:
-            kernels.dense_independent_block(self.dense_rows, f.groups[group], a0, a1, self.cost, 1.0 / self.p, out)
-        else:
-            kernels.independent_block(
-                f.indptr, f.indices, f.probs, f.groups[group], a0, a1, self.cost, 1.0 / self.p, self.first, self.halt,
-                out,
-            )  # fmt: skip
-        return Report(0, self._rounding())
-
-    def _rounding(self) -> float:
-        """All terms are positive, so sums of n and m of them are off by (n + m) units of round-off of themselves."""
-        terms = 2 * (self.family.n_states if self.dense_rows is not None else int(self.family.sizes.max())) + 8
-        eps = self.engine.eps if self.dense_rows is not None else float(np.finfo(np.float64).eps)
-        return float(terms * eps * self.top ** (1.0 / self.p))
-
-    def _bounds(self, group: int, a0: int, a1: int, lower: Array, upper: Array) -> None:
-        upper += self._block(group, a0, a1, upper).error
-        lower[:] = 0.0

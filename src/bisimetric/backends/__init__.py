@@ -1,0 +1,1 @@
+"""Engines: how sweeps are done on a device. `protocol` is the seam, `select` chooses, `reference` is the law."""

@@ -1,0 +1,103 @@
+"""The engine of the host's cores: Numba kernels that release the interpreter lock, on threads."""
+
+from __future__ import annotations
+
+import os
+import platform
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ...model import MDP, Chain, Distributions
+from ...transport import Exact, Independent, KLBall, Sinkhorn, Transport
+from ..protocol import Array, Comparison, Distances, Floats, Ints
+from . import kernels
+from .ball import BallSolver
+from .distances import HostDistances
+from .exact import ExactSolver
+from .independent import IndependentSolver
+from .kernels.arguments import ChainOfRewards, Choices, Classes, Into, Rows
+from .sinkhorn import SinkhornSolver
+from .solver import CpuSolver, PairTally
+from .sweeper import CpuSweeper
+
+SOLVERS: dict[type[Transport], type[CpuSolver]] = {
+    Exact: ExactSolver,
+    Sinkhorn: SinkhornSolver,
+    KLBall: BallSolver,
+    Independent: IndependentSolver,
+}
+
+
+class CpuBackend:
+    """The host in one precision."""
+
+    device: ClassVar[str] = "cpu"
+
+    def __init__(self, dtype: np.dtype[Any]) -> None:
+        self.dtype = dtype
+
+    @property
+    def eps(self) -> float:
+        return float(np.finfo(self.dtype).eps)
+
+    def zeros(self, n_states: int) -> HostDistances:
+        return HostDistances(np.zeros((n_states, n_states), self.dtype))
+
+    def distances(self, given: Array | Distances) -> HostDistances:
+        return HostDistances(np.array(given if isinstance(given, np.ndarray) else given.to_host(), self.dtype))
+
+    def solver(self, rows: Distributions, groups: tuple[Ints, ...], transport: Transport, remember: bool) -> CpuSolver:
+        return SOLVERS[type(transport)](self.dtype, rows, groups, transport, remember)
+
+    def bytes_to_remember(self, rows: Distributions, groups: tuple[Ints, ...], transport: Transport) -> int:
+        """Bytes that a solver would remember between sweeps, before anything is allocated."""
+        return SOLVERS[type(transport)].bytes_to_remember(rows, groups)
+
+    def sweeper(self, comparison: Comparison, transport: Transport, remember: bool) -> CpuSweeper:
+        return CpuSweeper(self, comparison, transport, remember)
+
+    def averaged_values(
+        self, chain: Chain, class_of: Ints, shares: Floats, start: Floats, limit: float
+    ) -> tuple[Floats, float]:
+        V, change = kernels.averaged_values(_rewards_of(chain), Classes(class_of, shares), start, limit)
+        return V, float(change)
+
+    def refine(self, mdp: MDP, states: Ints, choices: Ints, tol: float) -> tuple[Ints, Ints]:
+        """The coarsest bisimulation that refines given blocks of states and of choices, as blocks of both."""
+        rows = mdp.rows
+        order = np.argsort(rows.indices, kind="stable")
+        into = np.repeat(np.arange(mdp.n_choices), rows.sizes)[order]
+        into_ptr = np.concatenate([[0], np.cumsum(np.bincount(rows.indices, minlength=mdp.n_states))])
+        found_states, found_choices, _ = kernels.refine(
+            Rows(rows.indptr, rows.indices, rows.probs), Choices(mdp.choice_ptr, mdp.state_of_choice),
+            Into(into_ptr, into), states, choices, tol,
+        )  # fmt: skip
+        return found_states, found_choices
+
+    def all_finite(self, d: Array) -> bool:
+        return bool(kernels.all_finite(d))
+
+    def averaged_system(self, chain: Chain, class_of: Ints, shares: Floats, A: Floats, R: Floats) -> None:
+        """A = I − γ P, and R, of the chain averaged over classes."""
+        kernels.averaged_system(_rewards_of(chain), Classes(class_of, shares), A, R)
+
+    def tally(self) -> PairTally:
+        """A place for what solvers report."""
+        return PairTally()
+
+    def describe(self) -> str:
+        return f"{platform.machine()} with {os.cpu_count()} cores"
+
+    def stream(self) -> AbstractContextManager[Any]:
+        return nullcontext()
+
+    def guard(self, squares: int, n_states: int) -> AbstractContextManager[Any]:
+        del squares, n_states
+        return nullcontext()
+
+
+def _rewards_of(chain: Chain) -> ChainOfRewards:
+    rows = chain.rows
+    return ChainOfRewards(Rows(rows.indptr, rows.indices, rows.probs), chain.rewards, chain.gamma)

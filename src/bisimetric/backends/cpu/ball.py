@@ -1,0 +1,94 @@
+"""Transport inside a KL ball on the CPU: λ is searched for each pair."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ...model import Distributions
+from ...transport import Exact, KLBall, budget
+from ..protocol import Array, Ints, PairSolver
+from . import kernels
+from .exact import ExactSolver
+from .kernels.arguments import Ball, Block, Layout, Potentials
+from .memory import PairMemory, entries_of
+from .solver import CpuSolver
+
+
+class BallSolver(CpuSolver):
+    """Remembers log λ and log y of each pair, and the trees of the pairs whose ball holds all couplings."""
+
+    transport: KLBall
+    limits: budget.BallBudget  # of the sweep
+
+    def __init__(
+        self, dtype: np.dtype[Any], rows: Distributions, groups: tuple[Ints, ...], transport: KLBall, remember: bool
+    ) -> None:
+        super().__init__(dtype, rows, groups, transport, remember)
+        self.entropies = rows.entropies()
+        self.logs = PairMemory(rows, groups, Layout(self.first, 1, 0), cold=np.nan, dtype=np.float64, remember=remember)
+        self.exact = self._exact() if self._needs_exact() else None
+
+    def _needs_exact(self) -> bool:
+        """Whether some pair's ball holds all couplings."""
+        return bool(self.transport.radius >= np.min(self.entropies[self.rows.sizes > 1], initial=np.inf))
+
+    def _exact(self) -> ExactSolver:
+        return ExactSolver(self.dtype, self.rows, self.groups, Exact(self.p), self.remember, self.with_diagonal)
+
+    def follow(self, rows: Distributions) -> None:
+        super().follow(rows)
+        self.logs.rows = rows
+        self.entropies = rows.entropies()
+        if self.exact is not None:
+            self.exact.follow(rows)
+        elif self._needs_exact():
+            self.exact = self._exact()
+
+    def prepare(self, d: Array, accuracy: float) -> None:
+        super().prepare(d, accuracy)
+        if self.exact is not None:
+            self.exact.cost, self.exact.top, self.exact.halt = self.cost, self.top, self.halt
+        self.limits = budget.ball(self.transport, accuracy=accuracy, unit=self.unit, top=self.top)
+
+    def _fill(self, block: Block, group: int, out: Array) -> tuple[int, float]:
+        pivots, worst = (0, 0.0) if self.exact is None else self.exact._fill(block, group, out)
+        given = self.limits
+        ball = Ball(self.transport.radius, self.entropies, given.marginals, given.iterations, given.target)
+        iterations, error = kernels.ball_block(
+            self._csr, block, self._ground, ball, self.logs.of[group], self.halt, out
+        )
+        return int(iterations) + pivots, max(float(error), worst)
+
+    def _bounds(self, block: Block, group: int, lower: Array, upper: Array) -> None:
+        source = Potentials(1.0, True, False, self.limits.marginals, self.limits.iterations)
+        kernels.bounds_block(self._csr, block, self._ground, source, self.logs.of[group], self.halt, lower, upper)
+
+    def take_from(self, old: PairSolver) -> None:
+        if not isinstance(old, BallSolver):
+            return
+        if (old.transport.radius, old.p) == (self.transport.radius, self.p):
+            self.logs.take_from(old.logs)
+        if self.exact is not None and old.exact is not None:
+            self.exact.take_from(old.exact)
+
+    @property
+    def remembered_bytes(self) -> int:
+        return self.logs.nbytes + (0 if self.exact is None else self.exact.remembered_bytes)
+
+    def remembered(self) -> dict[str, Array]:
+        trees = {} if self.exact is None else self.exact.remembered()
+        return {**self.logs.arrays("logs"), **{f"exact_{name}": array for name, array in trees.items()}}
+
+    def recall(self, arrays: Mapping[str, Array]) -> None:
+        self.logs.load(arrays, "logs")
+        if self.exact is None and any(name.startswith("exact_") for name in arrays):
+            self.exact = self._exact()
+        if self.exact is not None:
+            self.exact.recall({name.removeprefix("exact_"): array for name, array in arrays.items()})
+
+    @classmethod
+    def bytes_to_remember(cls, rows: Distributions, groups: tuple[Ints, ...]) -> int:
+        return entries_of(rows, groups, Layout(0, 1, 0)) * 8

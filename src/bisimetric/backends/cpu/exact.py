@@ -1,0 +1,84 @@
+"""Exact transport on the CPU: a network simplex that restarts from the last tree of each pair."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ...model import Distributions
+from ...transport import Transport
+from ..protocol import Array, Ints, PairSolver
+from . import kernels
+from .kernels.arguments import Block, Layout
+from .memory import PairMemory, entries_of
+from .solver import CpuSolver
+
+_NOWHERE: Array = np.empty((0, 0))
+
+
+def _tree_dtype(rows: Distributions) -> type[np.unsignedinteger[Any]]:
+    widest = int(rows.sizes.max())
+    return np.uint8 if 2 * widest <= 256 else np.uint16 if 2 * widest <= 65536 else np.uint32
+
+
+class ExactSolver(CpuSolver):
+    """Remembers the optimal tree of each pair."""
+
+    def __init__(
+        self,
+        dtype: np.dtype[Any],
+        rows: Distributions,
+        groups: tuple[Ints, ...],
+        transport: Transport,
+        remember: bool,
+        with_diagonal: bool = False,
+    ) -> None:
+        super().__init__(dtype, rows, groups, transport, remember)
+        self.with_diagonal = with_diagonal
+        self.defects = self._defects()
+        layout = Layout(self.first, 0, 2)
+        self.trees = PairMemory(rows, groups, layout, cold=0, dtype=_tree_dtype(rows), remember=remember)
+
+    def _defects(self) -> Array:
+        """What rows lack of 1 beyond the precision of their entries, for p > 1, where roots magnify it [N]."""
+        defects = np.zeros(len(self.rows) if self.p != 1.0 else 1)
+        if self.p != 1.0:
+            kernels.row_defects(self.rows.indptr, self.rows.probs, defects)
+        return defects
+
+    def follow(self, rows: Distributions) -> None:
+        super().follow(rows)
+        self.trees.rows = rows
+        self.defects = self._defects()
+
+    def _fill(self, block: Block, group: int, out: Array, errors: Array = _NOWHERE) -> tuple[int, float]:
+        pivots, error = kernels.exact_block(
+            self._csr, self.defects, block, self._ground, self.trees.of[group], self.halt, out, errors
+        )
+        return int(pivots), float(error)
+
+    def _bounds(self, block: Block, group: int, lower: Array, upper: Array) -> None:
+        errors = np.zeros_like(upper)
+        self._fill(block, group, upper, errors)
+        np.maximum(upper - errors, 0.0, out=lower)
+        upper += errors
+
+    def take_from(self, old: PairSolver) -> None:
+        if isinstance(old, ExactSolver):
+            self.trees.take_from(old.trees)
+
+    @property
+    def remembered_bytes(self) -> int:
+        return self.trees.nbytes
+
+    def remembered(self) -> dict[str, Array]:
+        return self.trees.arrays("trees")
+
+    def recall(self, arrays: Mapping[str, Array]) -> None:
+        self.trees.load(arrays, "trees")
+
+    @classmethod
+    def bytes_to_remember(cls, rows: Distributions, groups: tuple[Ints, ...]) -> int:
+        return entries_of(rows, groups, Layout(1, 0, 2)) * _tree_dtype(rows)().itemsize

@@ -1,0 +1,132 @@
+"""What solvers of pairs share on the CPU: ground costs in their unit, and reports."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ...model import Distributions
+from ...transport import Transport, budget
+from ..protocol import Array, Ints, PairSolver, Tally
+from . import kernels
+from .kernels.arguments import Block, Ground, Rows
+
+
+class PairTally:
+    """What the pairs of one unit of work report."""
+
+    def __init__(self) -> None:
+        self.iterations, self.error = 0, 0.0
+
+    def add(self, iterations: int, error: float) -> None:
+        self.iterations += iterations
+        self.error = max(self.error, error)
+
+
+class CpuSolver(ABC):
+    """A `PairSolver` on arrays of the host; see there.
+
+    A sweep's costs are (d/unit)^p, and `top` is the largest of them. Setting halt[0] stops kernels at their next pair.
+    """
+
+    def __init__(
+        self,
+        dtype: np.dtype[Any],
+        rows: Distributions,
+        groups: tuple[Ints, ...],
+        transport: Transport,
+        remember: bool,
+    ) -> None:
+        self.dtype, self.rows, self.groups = dtype, rows, groups
+        self.transport, self.remember, self.p = transport, remember, transport.order
+        self.with_diagonal = transport.with_diagonal
+        self.top, self.unit, self.accuracy = 0.0, 1.0, np.inf
+        self.cost: Array = np.empty((0, 0), dtype)
+        self.halt = np.zeros(1, np.uint8)
+
+    @property
+    def eps(self) -> float:
+        return float(np.finfo(self.dtype).eps)
+
+    @property
+    def first(self) -> int:
+        """Pairs (a, b) with b ≥ a + first are evaluated."""
+        return 0 if self.with_diagonal else 1
+
+    def prepare(self, d: Array, accuracy: float) -> None:
+        if self.cost.shape != d.shape:
+            self.cost = np.empty(d.shape, self.dtype)
+        self.top, self.unit = kernels.power(d, self.p, self.cost)
+        self.accuracy = accuracy
+
+    def fill(self, group: int, a0: int, a1: int, out: Array, tally: Tally) -> None:
+        if self.top == 0.0:
+            out[:] = 0.0
+        else:
+            tally.add(*self._fill(self._block(group, a0, a1), group, out))
+
+    def true_error(self, reported: float) -> float:
+        """The error of an entry, from what was reported in the unit of the sweep."""
+        return self.unit * reported + self._lost() if self.top > 0.0 else 0.0
+
+    def bounds(self, group: int, a0: int, a1: int, lower: Array, upper: Array) -> None:
+        if self.top == 0.0:
+            lower[:] = 0.0
+            upper[:] = 0.0
+            return
+        self._bounds(self._block(group, a0, a1), group, lower, upper)
+        if self.unit != 1.0:
+            lower *= self.unit
+            upper *= self.unit
+            np.maximum(lower - self._lost(), 0.0, out=lower)
+            upper += self._lost()
+
+    def _lost(self) -> float:
+        return budget.underflow(self.p, self.unit, float(np.finfo(self.dtype).tiny))
+
+    def _block(self, group: int, a0: int, a1: int) -> Block:
+        return Block(self.groups[group], a0, a1, self.first)
+
+    @property
+    def _csr(self) -> Rows:
+        return Rows(self.rows.indptr, self.rows.indices.view(np.uint32), self.rows.probs)
+
+    @property
+    def _ground(self) -> Ground:
+        return Ground(self.cost, self.top, 1.0 / self.p)
+
+    @abstractmethod
+    def _fill(self, block: Block, group: int, out: Array) -> tuple[int, float]:
+        """Fill `out` with transports; (iterations, largest error of an entry), both in the unit of the sweep."""
+
+    @abstractmethod
+    def _bounds(self, block: Block, group: int, lower: Array, upper: Array) -> None:
+        """Fill bounds in the unit of the sweep."""
+
+    def follow(self, rows: Distributions) -> None:
+        self.rows = rows
+
+    def take_from(self, old: PairSolver) -> None:
+        del old
+
+    def finish(self) -> None:
+        self.cost = np.empty((0, 0), self.dtype)
+
+    @property
+    def remembered_bytes(self) -> int:
+        return 0
+
+    def remembered(self) -> dict[str, Array]:
+        return {}
+
+    def recall(self, arrays: Mapping[str, Array]) -> None:
+        del arrays
+
+    @classmethod
+    def bytes_to_remember(cls, rows: Distributions, groups: tuple[Ints, ...]) -> int:
+        """Bytes that would be remembered between sweeps, before anything is allocated."""
+        del rows, groups
+        return 0

@@ -1,0 +1,75 @@
+"""The engine of one NVIDIA GPU: CUDA kernels on arrays of CuPy, which is loaded when it is first needed.
+
+All work is asynchronous on the current stream; reports gather in a tally on the device that is read once a sweep.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ...model import Chain, Distributions
+from ...transport import Exact, Independent, KLBall, Sinkhorn, Transport
+from ..protocol import Array, Comparison, Distances, Floats, Ints
+from . import kernels
+from .ball import BallSolver
+from .distances import DeviceDistances
+from .exact import ExactSolver
+from .independent import IndependentSolver
+from .memory import needs_in_words
+from .sinkhorn import SinkhornSolver
+from .solver import CudaSolver
+from .sweeper import CudaSweeper
+
+SOLVERS: dict[type[Transport], type[CudaSolver]] = {
+    Exact: ExactSolver,
+    Sinkhorn: SinkhornSolver,
+    KLBall: BallSolver,
+    Independent: IndependentSolver,
+}
+
+
+class CudaBackend:
+    """One GPU in one precision; raises `DeviceError` where there is none."""
+
+    device: ClassVar[str] = "cuda"
+
+    def __init__(self, dtype: np.dtype[Any]) -> None:
+        kernels.check()
+        self.dtype = dtype
+
+    @property
+    def eps(self) -> float:
+        return float(np.finfo(self.dtype).eps)
+
+    def zeros(self, n_states: int) -> DeviceDistances:
+        return DeviceDistances(kernels.cupy().zeros((n_states, n_states), self.dtype))
+
+    def distances(self, given: Array | Distances) -> DeviceDistances:
+        if isinstance(given, DeviceDistances):
+            given = given.array
+        elif not isinstance(given, np.ndarray):
+            given = given.to_host()
+        return DeviceDistances(kernels.cupy().array(given, self.dtype))
+
+    def solver(self, rows: Distributions, groups: tuple[Ints, ...], transport: Transport, remember: bool) -> CudaSolver:
+        return SOLVERS[type(transport)](self.dtype, rows, groups, transport, remember)
+
+    def sweeper(self, comparison: Comparison, transport: Transport, remember: bool) -> CudaSweeper:
+        return CudaSweeper(self, comparison, transport, remember)
+
+    def averaged_values(
+        self, chain: Chain, class_of: Ints, shares: Floats, start: Floats, limit: float
+    ) -> tuple[Floats, float]:
+        return kernels.averaged_values(chain, class_of, shares, start, limit)
+
+    def describe(self) -> str:
+        return kernels.device_name()
+
+    def stream(self) -> AbstractContextManager[Any]:
+        return kernels.stream()
+
+    def guard(self, squares: int, n_states: int) -> AbstractContextManager[Any]:
+        return kernels.memory_errors(needs_in_words(squares, n_states, self.dtype))

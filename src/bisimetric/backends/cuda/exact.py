@@ -1,0 +1,39 @@
+"""Exact transport on a device: network simplexes on integer masses, many pairs at once."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ...transport import budget
+from ..protocol import Array
+from . import kernels
+from .kernels import PairBlock
+from .solver import CudaSolver
+
+
+class ExactSolver(CudaSolver):
+    """Remembers the optimal tree of each pair."""
+
+    memory_dtype: ClassVar[Any] = np.uint8
+
+    def _entries(self, group: int) -> int:
+        return self.on_device.tree_bytes(group)
+
+    @property
+    def rows_at_once(self) -> int:
+        return self.on_device.rows_at_once()
+
+    def _fill(self, block: PairBlock, out: Array) -> None:
+        self._solve(block, self.memory.up_to(block.group, block.a1), out)
+
+    def _solve(self, block: PairBlock, remembered: Array, out: Array) -> None:
+        share = budget.pricing_share(self.eps)
+        kernels.exact_block(self.tally, self.on_device, block, self._ground, share, remembered, out)
+
+    def _bounds(self, block: PairBlock, lower: Array, upper: Array) -> None:
+        self._solve(block, self.memory.of[block.group][:0], upper)
+        error = self.tally.read().error
+        lower[:] = kernels.cupy().maximum(upper - error, 0.0)
+        upper += error

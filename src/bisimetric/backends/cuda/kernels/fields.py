@@ -1,0 +1,156 @@
+"""Passes over the distances on the device, and the tally of what sweeps report."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...protocol import Array
+from .arguments import Choices, Members, PairBlock, Weights
+from .device import HostRoom, cupy, launch, over, over_rows
+
+_PLACES = 32  # where iterations are counted
+_COUNTS = ("iterations", "left", "done", "sweeps", "slow", "next")
+
+
+class Reading(NamedTuple):
+    """A tally as read on the host; see `Tally` in common.cuh."""
+
+    top: float
+    rise: float
+    fall: float
+    error: float
+    iterations: int
+    left: int
+    done: int
+    sweeps: int
+    last_top: float
+    last_error: float
+    change: float
+    slow: int
+    next: int
+    last_rise: float
+    last_fall: float
+
+
+class Tally:
+    """What sweeps report, on the device."""
+
+    def __init__(self) -> None:
+        self.array = cupy().zeros(len(Reading._fields) + _PLACES, np.int64)
+        self._room = HostRoom()
+
+    def clear(self) -> None:
+        self.array.fill(0)
+
+    def add(self, iterations: int, error: float) -> None:
+        """Report from the host."""
+        xp = cupy()
+        self.array[4] += iterations
+        self.array[3] = xp.maximum(self.array[3], int(np.float64(error).view(np.int64)))  # numbers ≥ 0 by their bits
+
+    def set_left(self, count: int) -> None:
+        """Say how many pairs are listed."""
+        self.array[5] = count
+
+    def read(self) -> Reading:
+        """Wait for the device and read all of it."""
+        counts = self._room.read(self.array)
+        numbers = counts.view(np.float64)
+        fields = {
+            name: int(counts[k]) if name in _COUNTS else float(numbers[k]) for k, name in enumerate(Reading._fields)
+        }
+        fields["iterations"] += int(counts[len(Reading._fields) :].sum())
+        return Reading(**fields)  # type: ignore[arg-type]
+
+
+def power(
+    tally: Tally, d: Array, p: float, unit: float, cost: Array, reg: float = 0.0, gibbs: Array | None = None
+) -> None:
+    """cost = (d/unit)^p, its largest entry goes into the tally; where reg > 0 also gibbs = exp(−cost/reg)."""
+    blocks, threads = over(d.size)
+    launch("fields.cu", "power_max", d.dtype, blocks, threads, (
+        tally.array, d, np.int64(d.size), np.float64(p), np.float64(unit), np.float64(reg), cost,
+        cost if gibbs is None else gibbs,
+    ))  # fmt: skip
+
+
+def unit_of(d: Array, p: float) -> float:
+    """What distances are divided by before they are raised to the power p; see `power` of the CPU. Waits for p ≠ 1."""
+    largest = float(d.max()) if p != 1.0 else 0.0
+    return math.ldexp(1.0, math.frexp(largest)[1]) if largest > 0.0 else 1.0
+
+
+def write_chain(
+    tally: Tally, transports: Array, s0: int, first: int, rewards: Array, weights: Weights, d: Array
+) -> None:
+    """d = c_R |Δr| + c_T W for rows s0 … of a chain, to the right of the diagonal; see `mirror`."""
+    rows, n = transports.shape
+    launch("fields.cu", "write_chain", d.dtype, *over_rows(rows, n), (
+        tally.array, transports, np.int64(s0), np.int64(n), np.int64(first), rewards, np.float64(weights.c_R),
+        np.float64(weights.c_T), d,
+    ))  # fmt: skip
+
+
+def mirror(tally: Tally, d: Array) -> None:
+    """Make d symmetric from what is to the right of its diagonal."""
+    n = len(d)
+    tiles = -(-n // 32)
+    launch("fields.cu", "mirror", d.dtype, (tiles, tiles), 256, (tally.array, np.int64(n), d))
+
+
+def start_rows(label_set: Array, largest: float, s0: int, acc: Array) -> None:
+    """acc[s − s0, t] = the largest distance where s and t offer different actions, else 0."""
+    rows, n = acc.shape
+    blocks, threads = over(acc.size)
+    launch("fields.cu", "start_rows", acc.dtype, blocks, threads,
+           (label_set, np.float64(largest), np.int64(s0), np.int64(rows), np.int64(n), acc))  # fmt: skip
+
+
+def raise_to(
+    tally: Tally, transports: Array, label: Members, block: PairBlock, s0: int, weights: Weights, acc: Array
+) -> None:
+    """acc = max(acc, c_R |Δr| + c_T W) for the pairs of one label."""
+    rows, n_members = transports.shape
+    blocks, threads = over(transports.size)
+    launch("fields.cu", "raise_to", acc.dtype, blocks, threads, (
+        tally.array, transports, label.members, np.int64(n_members), label.states, label.rewards,
+        np.int64(block.a0), np.int64(rows), np.int64(s0), np.int64(block.first), np.float64(weights.c_R),
+        np.float64(weights.c_T), np.int64(acc.shape[1]), acc,
+    ))  # fmt: skip
+
+
+def hausdorff(
+    tally: Tally, transports: Array, choices: Choices, s0: int, first: int, weights: Weights, acc: Array
+) -> None:
+    """acc = Hausdorff distance of the choices of two states; the largest one where they are apart."""
+    rows, n = acc.shape
+    blocks, threads = over(acc.size)
+    launch("fields.cu", "hausdorff", acc.dtype, blocks, threads, (
+        tally.array, transports, choices.pointers, choices.rewards, choices.apart, np.float64(choices.largest),
+        np.int64(s0), np.int64(rows), np.int64(first), np.float64(weights.c_R), np.float64(weights.c_T), np.int64(n),
+        np.int64(transports.shape[1]), acc,
+    ))  # fmt: skip
+
+
+def write_rows(tally: Tally, acc: Array, s0: int, first: int, d: Array) -> None:
+    """Put acc into d[s, t], t ≥ s + first, and 0 before that; rise and fall go into the tally. See `mirror`."""
+    rows, n = acc.shape
+    launch("fields.cu", "write_rows", d.dtype, *over_rows(rows, n),
+           (tally.array, acc, np.int64(s0), np.int64(n), np.int64(first), d))  # fmt: skip
+
+
+def end_sweep(tally: Tally, stop: float, dtype: np.dtype[Any]) -> None:
+    """Close a sweep; where nothing changed by more than `stop`, later sweeps do nothing."""
+    launch("fields.cu", "end_sweep", dtype, 1, 1, (tally.array, np.float64(stop)))
+
+
+def forget(kept: Array, n_members: int, first: int, same: Array, cold: int) -> None:
+    """Make pairs cold of which one row has other successors than before; kept is [pairs, …]."""
+    blocks, threads = over(n_members * n_members)
+    width = kept[0].nbytes if len(kept) else 0
+    launch("fields.cu", "forget", np.dtype(np.float64), blocks, threads, (
+        np.int64(n_members), np.int64(first), same, np.int64(len(kept)), np.int64(width), kept, np.uint8(cold),
+    ))  # fmt: skip

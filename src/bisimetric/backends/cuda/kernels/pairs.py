@@ -1,0 +1,344 @@
+"""Blocks of pairs on the device: which kernel runs for which supports, and its work space."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ....model import Distributions
+from ...errors import DeviceError
+from ...protocol import Array, Ints
+from .arguments import Ball, Ground, Limits, PairBlock, Potentials, Scalings
+from .device import cache_bytes, cupy, free_bytes, lanes, launch, over, over_rows, parts, processors, put
+from .fields import Tally
+
+_BITS = 48  # masses of the exact solver add up to 2 to this power
+_SMALL_BITS = {"float32": 25, "float64": 57}  # and those of the kernels for small supports: MassOf in exact.cu
+_WORK_SHARE = 0.25  # of the free memory, for work spaces of warps
+_STRIP_SHARE = 0.8  # of the second-level cache, for strips of costs
+_SHARED_BYTES = 128 << 10
+_FAST_LIMIT = 300  # iterations before a pair is left to the kernel that knows Newton steps
+SMALL = (4, 8)  # widths of the kernels with a few lanes a pair
+WARP = {12: (6, 5), 20: (5, 3), 32: (4, 2)}  # with one warp a pair: blocks on a multiprocessor, for float32 and 64
+
+
+class Rows:
+    """The rows of one family on the device, ready for the kernels."""
+
+    def __init__(self, rows: Distributions, groups: tuple[Ints, ...], dtype: np.dtype[Any]) -> None:
+        xp = cupy()
+        indptr, indices, n_states = rows.indptr, rows.indices.view(np.uint32), rows.n_states
+        self.dtype, self.n_states = dtype, n_states
+        self.sizes = rows.sizes
+        self.host_groups, self.groups = groups, [xp.asarray(np.ascontiguousarray(g, np.int64)) for g in groups]
+        self.widest = [int(self.sizes[g].max()) for g in groups]
+        self.warp_widths = [
+            0 if self.small_width(g) else warp_width(self.sizes[m], n_states) for g, m in enumerate(groups)
+        ]
+        self.indptr, self.indices = xp.asarray(indptr), xp.asarray(np.ascontiguousarray(indices, np.uint32))
+        self._host = indptr, indices
+        self._arrays: dict[str, Any] = {}
+        self._slots: dict[int, tuple[Any, Any, Any, Any]] = {}
+        self._slot_places: dict[int, tuple[Any, Any]] = {}  # entry of each slot, and whether there is one
+        self._rooms: dict[str, Any] = {}
+        self.extents = [xp.asarray(np.stack([indptr[g], self.sizes[g]], axis=1).astype(np.uint32)) for g in groups]
+        self.set_probs(rows.probs)
+        self.work: Any = None
+        self.work_shape = (0, 0)
+        self.list: Any = None
+
+    def set_probs(self, probs: Any) -> None:
+        """Take other probabilities on the same successors."""
+        if "probs" in self._arrays:
+            put(self._arrays["probs"], probs)
+        else:
+            self._arrays["probs"] = cupy().array(probs)
+        if "mass" in self._arrays:
+            self._placed("mass", self._integer_masses(_BITS))
+        for group in self._slots:
+            self._fill_slots(group)
+
+    @property
+    def probs(self) -> Any:
+        return self._arrays["probs"]
+
+    def _placed(self, key: str, values: Any) -> Any:
+        """An array of the device that stays where it is when it gets other values of the same shape."""
+        if key in self._arrays:
+            self._arrays[key][...] = values
+        else:
+            self._arrays[key] = values
+        return self._arrays[key]
+
+    def _integer_masses(self, bits: int) -> Any:
+        """Probabilities as integers that add up to 2^bits in each row; what rounding leaves goes to the largest."""
+        mass, n = cupy().empty(self.probs.shape, np.int64), len(self.sizes)
+        launch("fields.cu", "integer_masses", self.dtype, *over(n), (
+            self.indptr, self.probs, np.int64(n), np.int64(1 << bits), mass,
+        ))  # fmt: skip
+        return mass
+
+    def room(self, key: str, size: int) -> Any:
+        """Room for `size` numbers that is used again and again."""
+        if key not in self._rooms or self._rooms[key].size < size:
+            self._rooms[key] = cupy().empty(size, self.dtype)
+        return self._rooms[key][:size]
+
+    @property
+    def mass(self) -> Any:
+        """Integer masses of the entries; each row adds up to 2^48 exactly."""
+        if "mass" not in self._arrays:
+            self._placed("mass", self._integer_masses(_BITS))
+        return self._arrays["mass"]
+
+    def small_width(self, group: int) -> int:
+        """The width of the kernels with a few lanes a pair, where they serve the group; else 0."""
+        return next((width for width in SMALL if self.widest[group] <= width), 0)
+
+    def slots(self, group: int) -> tuple[Any, Any, Any, Any]:
+        """(successors, probabilities, masses [width, members], sizes) of a group's rows, transposed and padded."""
+        if group not in self._slots:
+            width, members, xp = self.small_width(group), self.host_groups[group], cupy()
+            inside = np.arange(width)[:, None] < self.sizes[members]
+            at = self._host[0][members] + np.where(inside, np.arange(width)[:, None], 0)
+            self._slot_places[group] = xp.asarray(at), xp.asarray(inside)
+            self._arrays[f"successors{group}"] = xp.asarray(self._host[1][at].astype(np.uint32))
+            self._arrays[f"sizes{group}"] = xp.asarray(self.sizes[members].astype(np.int32))
+            self._fill_slots(group)
+        return self._slots[group]
+
+    def _fill_slots(self, group: int) -> None:
+        at, inside = self._slot_places[group]
+        bits, kind = _SMALL_BITS[self.dtype.name], np.int32 if self.dtype == np.float32 else np.int64
+        self._slots[group] = (
+            self._arrays[f"successors{group}"],
+            self._placed(f"slots{group}", (self.probs[at] * inside).astype(self.dtype)),
+            self._placed(f"masses{group}", (self._integer_masses(bits)[at] * inside).astype(kind)),
+            self._arrays[f"sizes{group}"],
+        )
+
+    def strips(self, tally: Tally, group: int, a0: int, a1: int, cost: Any) -> Any:
+        """Costs from the successors of rows a0 … a1 − 1 to all states, side by side."""
+        width, n_members = self.small_width(group), len(self.groups[group])
+        strips = self.room("strips", (a1 - a0) * self.n_states * width)
+        launch("fields.cu", f"make_strips_{width}", self.dtype, *over_rows(a1 - a0, self.n_states), (
+            tally.array, self.slots(group)[0], np.int64(n_members), np.int64(a0), np.int64(self.n_states), cost, strips,
+        ))  # fmt: skip
+        return strips
+
+    def arguments(self, tally: Tally, block: PairBlock) -> tuple[Any, ...]:
+        """PAIR_ARGUMENTS of the kernels."""
+        members = self.groups[block.group]
+        return (
+            tally.array, self.indptr, self.indices, self.probs, members, np.int64(len(members)), np.int64(block.a0),
+            np.int64(block.a1 - block.a0), np.int64(block.first), np.int64(self.n_states),
+        )  # fmt: skip
+
+    def work_space(self, per_warp: int, pairs: int, shared: bool = True) -> tuple[int, Any, int]:
+        """(blocks, work space, bytes of shared memory) for `per_warp` numbers a warp and at most `pairs` pairs.
+
+        The work space is in shared memory where that is not 0.
+        """
+        warps = 4  # of a block
+        wanted = max(1, min(-(-pairs // warps), 8 * processors()))
+        if shared and 8 * per_warp * warps <= _SHARED_BYTES:
+            return wanted, self.groups[0], 8 * per_warp * warps
+        if self.work is None or self.work_shape[0] < per_warp or self.work_shape[1] < wanted:
+            self.work = None
+            fits = int(_WORK_SHARE * free_bytes() / (8 * per_warp * warps))
+            if fits < 1:
+                raise DeviceError(
+                    f"a pair of supports needs {8e-9 * per_warp * warps:.3g} GB of work space, and "
+                    f"{1e-9 * free_bytes():.3g} GB of device memory are free. Use the CPU."
+                )
+            self.work_shape = (per_warp, wanted)
+            self.work = cupy().empty(per_warp * warps * min(wanted, fits), np.float64)
+        return min(wanted, self.work.size // (per_warp * warps)), self.work, 0
+
+    def in_use(self) -> tuple[Any, ...]:
+        """Arrays that launches refer to and that may be replaced by others."""
+        return self.work, self.list, *self._arrays.values(), *self._rooms.values()
+
+    def release(self) -> None:
+        """Free what only sweeps need."""
+        self.work = self.list = None
+        self._rooms.clear()
+
+    def list_pairs(self, places: Any) -> None:
+        """List the pairs at these places of a block."""
+        self.left_over(len(places))[: len(places)] = places
+
+    def wants_gibbs(self) -> bool:
+        """Whether Sinkhorn's kernels read exp(−cost/λ)."""
+        return any(self.warp_widths)
+
+    def rows_at_once(self) -> int:
+        """Rows whose strips of costs stay in the second-level cache."""
+        width = max(self.small_width(g) for g in range(len(self.groups)))
+        rows = int(_STRIP_SHARE * cache_bytes()) // (self.n_states * width * self.dtype.itemsize) if width else 1 << 20
+        return max(1, rows - rows % 8 if rows > 8 else rows)
+
+    def kept_numbers(self, group: int) -> int:
+        """Numbers that Sinkhorn keeps for a pair of the group."""
+        return self.small_width(group) or self.widest[group]
+
+    def tree_bytes(self, group: int) -> int:
+        """Bytes that the exact solver keeps for a pair of the group."""
+        return {4: 4, 8: 16}.get(self.small_width(group), 4 * self.widest[group])
+
+    def left_over(self, pairs: int) -> Any:
+        """Room to list `pairs` pairs."""
+        if self.list is None or self.list.size < pairs:
+            self.list = cupy().empty(pairs, np.uint32)
+        return self.list
+
+
+def warp_width(sizes: Any, n_states: int) -> int:
+    """The width of the kernel with one warp a pair that serves most rows of these sizes, 0 for none."""
+    usual = float(np.quantile(sizes, 0.95, method="higher"))
+    possible = lanes() > 1 and n_states < 1 << 16  # the kernel counts places in 32 bits
+    return next((width for width in WARP if usual <= width and possible), 0)
+
+
+def work_numbers(widest: int) -> int:
+    """WORK_NUMBERS of scaling.cuh."""
+    return 3 * widest * (widest + 1) + 24 * widest
+
+
+def pair_bytes(width: int, real: int) -> int:
+    """Shared memory of a pair in `exact_small`: SmallTree::BYTES of exact.cu."""
+    return real * (width * width + 8) + (8 + real) * (2 * width + 4) + 6 * width + 4
+
+
+def exact_block(
+    tally: Tally, rows: Rows, block: PairBlock, ground: Ground, share: float, kept: Array, out: Array
+) -> None:
+    """out[a − a0, b] = W_p between members a and b; kept is bytes [pairs, …], `share` that of `budget.pricing_share`."""
+    group, a0, a1, first = block
+    widest, n_members = rows.widest[group], len(rows.groups[group])
+    keep, width = np.int64(len(kept) > 0), rows.small_width(group)
+    if width:
+        strips = rows.strips(tally, group, a0, a1, ground.cost)
+        slots, _, mass, sizes = rows.slots(group)
+        at_once = 4 * lanes() // parts("exact", width, rows.dtype)  # pairs of a block
+        shared = at_once * pair_bytes(width, rows.dtype.itemsize)
+        launch("exact.cu", f"exact_small_{width}", rows.dtype, (-(-n_members // at_once), a1 - a0), 4 * lanes(), (
+            tally.array, slots, mass, sizes, np.int64(n_members), np.int64(a0), np.int64(first),
+            np.int64(rows.n_states), strips, np.float64(ground.inv_p), np.float64(share), keep, kept, out,
+        ), shared)  # fmt: skip
+        return
+    blocks, work, shared = rows.work_space(widest * (widest + 1) + 8 * widest, (a1 - a0) * n_members)
+    launch("exact.cu", "exact_pairs", rows.dtype, blocks, 4 * lanes(), (
+        *rows.arguments(tally, block), rows.mass, ground.cost, np.float64(ground.inv_p), np.float64(share),
+        np.int64(widest), work, np.int64(shared > 0), keep, kept, out,
+    ), shared)  # fmt: skip
+
+
+def _entropic(scalings: Scalings, ground: Ground, limits: Limits) -> tuple[np.float64 | np.int64, ...]:
+    """Settings that all kernels of Sinkhorn take."""
+    return (
+        np.float64(scalings.reg), np.int64(scalings.as_value), np.float64(ground.inv_p), np.float64(limits.accuracy),
+        np.float64(limits.tightest), np.float64(limits.loosest),
+    )  # fmt: skip
+
+
+def sinkhorn_block(
+    tally: Tally, rows: Rows, block: PairBlock, ground: Ground, scalings: Scalings, limits: Limits, kept: Array,
+    out: Array,
+) -> None:  # fmt: skip
+    """out[a − a0, b] = the Sinkhorn distance; kept [pairs, width] holds log y.
+
+    Pairs that the kernels for small supports do not finish soon are listed, and left to the one for all.
+    """
+    group, a0, a1, first = block
+    n_members = len(rows.groups[group])
+    pairs, keep = (a1 - a0) * n_members, len(kept) > 0
+    settings, waiting = _entropic(scalings, ground, limits), rows.left_over(pairs)
+    most, small, width = np.int64(min(limits.iterations, _FAST_LIMIT)), rows.small_width(group), rows.warp_widths[group]
+    if small:
+        strips = rows.strips(tally, group, a0, a1, ground.cost)
+        slots, probs, _, _ = rows.slots(group)
+        at_once = 4 * lanes() // parts("sinkhorn", small, rows.dtype)  # pairs of a block
+        shared = at_once * small * small * rows.dtype.itemsize
+        launch("sinkhorn.cu", f"sinkhorn_small_{small}", rows.dtype, (-(-n_members // at_once), a1 - a0), 4 * lanes(), (
+            tally.array, slots, probs, np.int64(n_members), np.int64(a0), np.int64(first), np.int64(rows.n_states),
+            strips, *settings, most, np.int64(keep), kept, waiting, out,
+        ), shared)  # fmt: skip
+    elif width:
+        resident = WARP[width][rows.dtype == np.float64]
+        blocks = max(1, min(-(-pairs // 4), resident * processors()))
+        gibbs = ground.cost if scalings.gibbs is None else scalings.gibbs
+        launch("sinkhorn.cu", f"sinkhorn_warp_{width}", rows.dtype, blocks, 4 * lanes(), (
+            *rows.arguments(tally, block), rows.extents[group], ground.cost, gibbs,
+            np.float64(-1.0 if scalings.gibbs is None else scalings.safe), *settings, most, np.int64(keep),
+            np.int64(kept.shape[1] if keep else 0), kept, waiting, out,
+        ))  # fmt: skip
+    if small or width:
+        pairs = min(pairs, (4 if small else 12) * processors())
+    _sinkhorn_any(tally, rows, block, (ground.cost, settings, limits.iterations), kept, out, pairs, small + width > 0)
+
+
+def sinkhorn_listed(
+    tally: Tally, rows: Rows, block: PairBlock, ground: Ground, scalings: Scalings, limits: Limits, kept: Array,
+    out: Array,
+) -> None:  # fmt: skip
+    """The same for the pairs that `rows` lists, by the kernel for all supports."""
+    pairs = min((block.a1 - block.a0) * len(rows.groups[block.group]), 12 * processors())
+    settings = _entropic(scalings, ground, limits)
+    _sinkhorn_any(tally, rows, block, (ground.cost, settings, limits.iterations), kept, out, pairs, True)
+
+
+def _sinkhorn_any(
+    tally: Tally, rows: Rows, block: PairBlock, how: tuple[Array, tuple[Any, ...], int], kept: Array, out: Array,
+    pairs: int, listed: bool,
+) -> None:  # fmt: skip
+    """The kernel that serves all supports, for all pairs of a block or for those that are listed."""
+    cost, settings, iterations = how
+    widest, keep = rows.widest[block.group], len(kept) > 0
+    blocks, work, shared = rows.work_space(work_numbers(widest), pairs)
+    launch("sinkhorn.cu", "sinkhorn_any", rows.dtype, blocks, 4 * lanes(), (
+        *rows.arguments(tally, block), rows.mass, cost, *settings, np.int64(iterations), np.int64(widest), work,
+        np.int64(shared > 0), np.int64(keep), np.int64(kept.shape[1] if keep else 0), kept, np.int64(listed), rows.list,
+        out,
+    ), shared)  # fmt: skip
+
+
+def independent_block(tally: Tally, rows: Rows, block: PairBlock, ground: Ground, out: Array) -> None:
+    """out[a − a0, b] = (Σ_ij a_i b_j C_ij)^(1/p)."""
+    common = rows.arguments(tally, block)
+    mean = rows.room("means", (block.a1 - block.a0) * rows.n_states)
+    launch("fields.cu", "mean_costs", rows.dtype, *over(mean.size), (*common, ground.cost, mean))
+    means = (*common, mean, np.float64(ground.inv_p), out)
+    launch("fields.cu", "independent_pairs", rows.dtype, *over(out.size), means)
+
+
+def ball_block(tally: Tally, rows: Rows, block: PairBlock, ground: Ground, ball: Ball, kept: Array, out: Array) -> None:
+    """The least ‖d‖_{p,ω} over couplings with KL(ω ‖ a⊗b) ≤ radius; pairs whose answer is exact are left alone."""
+    blocks, widest, work, keep, stride = _work_of(rows, block, kept)
+    launch("ball.cu", "ball_pairs", rows.dtype, blocks, 4 * lanes(), (
+        *rows.arguments(tally, block), rows.mass, ground.cost, np.float64(ball.radius), ball.entropies,
+        np.float64(ground.inv_p), np.float64(ball.tol), np.int64(ball.iterations), np.float64(ball.accuracy), widest,
+        work, keep, stride, kept, out,
+    ))  # fmt: skip
+
+
+def bounds_block(
+    tally: Tally, rows: Rows, block: PairBlock, ground: Ground, source: Potentials, kept: Array, lower: Array,
+    upper: Array,
+) -> None:  # fmt: skip
+    """lower ≤ W_p ≤ upper for b > a, from entropic potentials; kept is only read."""
+    blocks, widest, work, keep, stride = _work_of(rows, block, kept)
+    launch("ball.cu", "bound_pairs", rows.dtype, blocks, 4 * lanes(), (
+        *rows.arguments(tally, block), rows.mass, ground.cost, np.float64(source.reg), np.int64(source.own_reg),
+        np.float64(ground.inv_p), np.float64(source.tol), np.int64(source.iterations), widest, work, keep, stride, kept,
+        lower, upper,
+    ))  # fmt: skip
+
+
+def _work_of(rows: Rows, block: PairBlock, kept: Array) -> tuple[int, np.int64, Array, np.int64, np.int64]:
+    """(blocks, widest support, work space, whether anything is kept, numbers kept of a pair) in double precision."""
+    widest, pairs = rows.widest[block.group], (block.a1 - block.a0) * len(rows.groups[block.group])
+    blocks, work, _ = rows.work_space(work_numbers(widest), pairs, shared=False)
+    keep = len(kept) > 0
+    return blocks, np.int64(widest), work, np.int64(keep), np.int64(kept.shape[1] if keep else 0)

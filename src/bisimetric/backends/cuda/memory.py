@@ -1,0 +1,102 @@
+"""What is remembered of each pair on the device, and whether it fits.
+
+One row per pair, in the order of the pairs, for the pairs of the first rows of a group, as many as memory allows; so
+pairs whose rows did not change can be carried over in place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ...model import Distributions
+from ..errors import DeviceError
+from ..protocol import Array, Ints, same_supports
+from . import kernels
+
+KEPT_SHARE = 0.8  # of the memory beyond the arrays of all pairs of states, for what is remembered
+
+
+def needs_in_words(squares: int, n_states: int, dtype: np.dtype[Any]) -> str:
+    """What must fit: so many arrays of all pairs of states."""
+    square = n_states**2 * dtype.itemsize
+    return (
+        f"{n_states} states in {dtype} need {1e-9 * squares * square:.3g} GB: {squares} arrays of "
+        f"{1e-9 * square:.3g} GB (distances, ground cost{', kernel' if squares > 2 else ''})."
+    )
+
+
+def spare_bytes(squares: int, n_states: int, dtype: np.dtype[Any]) -> int:
+    """Memory beyond the arrays of all pairs; raises where not even these fit."""
+    wanted, free = squares * n_states**2 * dtype.itemsize, kernels.free_bytes()
+    if wanted > free:
+        raise DeviceError(
+            f"{needs_in_words(squares, n_states, dtype)} {1e-9 * free:.3g} GB of device memory are free. Use float32, "
+            "fewer states, or the CPU."
+        )
+    return free - wanted
+
+
+class PairMemory:
+    """Entries of the pairs of each group; `cold` is the byte that marks a pair of which nothing is known."""
+
+    def __init__(
+        self, rows: Distributions, groups: tuple[Ints, ...], first: int, widths: list[int], *, cold: int, dtype: Any,
+        room: int,
+    ) -> None:  # fmt: skip
+        self.rows, self.groups, self.first, self.cold = rows, groups, first, cold
+        self.of: list[Array] = []
+        self._rows: list[int] = []  # of which pairs are remembered
+        xp, kind = kernels.cupy(), np.dtype(dtype)
+        for members, width in zip(groups, widths, strict=True):
+            n = len(members)
+            pairs = np.concatenate([[0], np.cumsum(n - first - np.arange(n))])  # of the first rows
+            fitting = int(np.searchsorted(pairs, room // (width * kind.itemsize), side="right")) - 1 if width else 0
+            if pairs[fitting] == 0:
+                fitting = 0
+            entries = xp.empty((int(pairs[fitting]), width if fitting else 1), kind)
+            entries.view(np.uint8).fill(cold)
+            self.of.append(entries)
+            self._rows.append(fitting)
+            room -= entries.nbytes
+
+    def up_to(self, group: int, a1: int) -> Array:
+        """Entries of the pairs of rows before a1; none where there was no room for all of them."""
+        return self.of[group] if a1 <= self._rows[group] else self.of[group][:0]
+
+    def forget(self) -> None:
+        """Make all pairs cold."""
+        for entries in self.of:
+            entries.view(np.uint8).fill(self.cold)
+
+    @property
+    def nbytes(self) -> int:
+        return sum(entries.nbytes for entries in self.of)
+
+    def arrays(self) -> dict[str, Array]:
+        """All entries by name, on the host."""
+        return {f"kept{g}": kernels.cupy().asnumpy(entries) for g, entries in enumerate(self.of)}
+
+    def load(self, arrays: Mapping[str, Array]) -> None:
+        """Take back what `arrays` gave, where it fits."""
+        for g, entries in enumerate(self.of):
+            if entries.shape == arrays[f"kept{g}"].shape:
+                entries[:] = kernels.cupy().asarray(arrays[f"kept{g}"])
+
+    def take_from(self, old: PairMemory) -> None:
+        """Copy what was remembered of the pairs whose successors did not change."""
+        if old.first != self.first or len(self.groups) != len(old.groups):
+            return
+        same = same_supports(self.rows, old.rows)
+        for members, before, mine, theirs in zip(self.groups, old.groups, self.of, old.of, strict=True):
+            both = min(len(mine), len(theirs))  # memory may have been shorter for one of them
+            if not both or (mine.shape[1], mine.dtype) != (theirs.shape[1], theirs.dtype):
+                continue
+            if not np.array_equal(members, before):
+                continue
+            mine[:both] = theirs[:both]
+            if not same[members].all():
+                flags = kernels.cupy().asarray(same[members].astype(np.uint8))
+                kernels.forget(mine, len(members), self.first, flags, self.cold)

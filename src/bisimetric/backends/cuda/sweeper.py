@@ -1,0 +1,234 @@
+"""Sweeps on a device: d stays there, and what a sweep did is read from a tally of a hundred bytes.
+
+Sweeps are started several at a time before the host looks at what they did; those that are not needed any more do
+nothing. Once the same sweep of a small model was started before, all its launches are one graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from ...transport import Transport
+from ..protocol import Array, Comparison, Floats, Sweep, Sweeper, Swept, label_blocks
+from . import kernels
+from .distances import DeviceDistances
+from .kernels import Choices, Members, PairBlock, Reading, Weights
+from .solver import CudaSolver
+
+if TYPE_CHECKING:
+    from . import CudaBackend
+
+Unit = tuple[int, int]
+Fill = Callable[[int, int, int, Array], None]
+
+_UNIT_BYTES = 1 << 28  # work space of one unit of work
+_GRAPHED_UNITS = 8  # units of work up to which the launches of a sweep are kept as a graph
+_SWEEPS_AT_ONCE = 4  # sweeps that are started before the host looks at what they did
+
+
+class CudaSweeper(Sweeper):
+    """F by kernels of a device."""
+
+    portable: ClassVar[bool] = False
+    solver: CudaSolver
+
+    def __init__(self, backend: CudaBackend, comparison: Comparison, transport: Transport, remember: bool) -> None:
+        super().__init__(backend, comparison, transport, remember)
+        xp = kernels.cupy()
+        self._dtype = backend.dtype
+        self._states = xp.asarray(comparison.state_of_row)
+        self._pointers = xp.asarray(comparison.row_pointers)
+        self._apart = xp.asarray(comparison.apart)
+        self._rewards = xp.array(comparison.rewards)
+        self._room: Any = None  # for blocks of transports
+        self._home: Any = None  # the distances that `start` works on
+        self._graph: Any = None
+        self._graphs_work = True
+        self._started: Any = None
+        self.expected = 2 * _SWEEPS_AT_ONCE  # sweeps that were needed the last time
+
+    def follow(self, comparison: Comparison) -> None:
+        super().follow(comparison)
+        kernels.put(self._rewards, comparison.rewards)
+
+    def sweep(self, d: DeviceDistances, accuracy: float = np.inf) -> Sweep:
+        with self.guard():
+            self.solver.tally.clear()
+            self._enqueue_sweep(d.array, -1.0, accuracy)
+            seen = self.solver.tally.read()
+        d.changed()
+        return Sweep(seen.last_rise, seen.last_fall, self.error_of(seen), seen.iterations)
+
+    def start(self, d: DeviceDistances, count: int, stop: float) -> _Ahead:
+        return _Ahead(self, d, count, stop)
+
+    def error_of(self, seen: Reading) -> float:
+        return self.solver.true_error(seen.last_error, seen.last_top)
+
+    def bounds(self, d: DeviceDistances, accuracy: float) -> tuple[Floats, Floats]:
+        xp, tally = kernels.cupy(), self.solver.tally
+        lower, upper = xp.zeros_like(d.array), xp.zeros_like(d.array)
+        tally.clear()
+        self.solver.prepare(d.array, accuracy)
+        for unit in self._units():
+            self._bound_unit(unit, lower, upper)
+        for bound in (lower, upper):
+            kernels.mirror(tally, bound)
+        tally.clear()
+        self.solver.finish()
+        return xp.asnumpy(lower).astype(np.float64), xp.asnumpy(upper).astype(np.float64)
+
+    def take_home(self, d: DeviceDistances) -> None:
+        """Copy distances to where several sweeps work, always the same place, so that a graph can be used again."""
+        if self._home is None:
+            self._home = kernels.cupy().empty_like(d.array)
+        self._home[...] = d.array
+        self.solver.tally.clear()
+
+    def from_home(self) -> DeviceDistances:
+        return DeviceDistances(self._home.copy())
+
+    def launch(self, count: int, stop: float) -> None:
+        """Start sweeps of the distances at home: from a graph, once the same sweep was started before."""
+        for k in range(count):
+            if self._graph is not None and self._graph[0] == stop and _same(self._graph[1], self._arrays_in_use()):
+                for _ in range(k, count):
+                    self._graph[2].launch()
+                return
+            self._enqueue_sweep(self._home, stop, np.inf)
+            if self._can_be_graphed():
+                self._capture(stop)
+
+    def _can_be_graphed(self) -> bool:
+        return (
+            self._graphs_work
+            and self.comparison.plain
+            and not self.solver.synchronous
+            and not self.solver.by_matrices
+            and len(self._units()) <= _GRAPHED_UNITS
+        )
+
+    def _capture(self, stop: float) -> None:
+        """Keep the launches of a sweep as a graph, where the last one used the same arrays."""
+        arrays = self._arrays_in_use()
+        if self._started is not None and _same(self._started, arrays):
+            graph = kernels.captured(lambda: self._enqueue_sweep(self._home, stop, np.inf))
+            self._graphs_work = graph is not None
+            self._graph = None if graph is None else (stop, arrays, graph)
+        self._started = arrays
+
+    def _arrays_in_use(self) -> tuple[Any, ...]:
+        """What a graph of a sweep is bound to."""
+        return (self._home, self._room, self._rewards, *self.solver.in_use())
+
+    def _enqueue_sweep(self, d: Array, stop: float, accuracy: float) -> None:
+        """Start all that a sweep does."""
+        solver, c = self.solver, self.comparison
+        tally, first = solver.tally, solver.first
+        solver.prepare(d, accuracy)
+        weights = Weights(c.c_R, c.c_T * solver.unit)
+
+        def fill(group: int, a0: int, a1: int, out: Array) -> None:
+            solver.fill(group, a0, a1, out, tally)
+
+        for s0, s1 in self._units():
+            if c.plain:
+                transports = self._block_of_chain(s1 - s0)
+                fill(0, s0, s1, transports)
+                kernels.write_chain(tally, transports, s0, first, self._rewards, weights, d)
+            else:
+                kernels.write_rows(tally, self._rows_of_F((s0, s1), first, fill, weights), s0, first, d)
+        kernels.mirror(tally, d)
+        kernels.end_sweep(tally, stop, self._dtype)
+
+    def _block_of_chain(self, rows: int) -> Array:
+        """Room for a block of transports, used again and again."""
+        n = self.comparison.n_states
+        if self._room is None or self._room.size < rows * n:
+            self._room = kernels.cupy().empty(rows * n, self._dtype)
+        block: Array = self._room[: rows * n].reshape(rows, n)
+        return block
+
+    def _units(self) -> list[Unit]:
+        """Ranges of states whose work space fits; a device is filled by one."""
+        n, pointers = self.comparison.n_states, self.comparison.row_pointers
+        width = max(int(pointers[-1]), n)
+        rows = max(1, min(_UNIT_BYTES // (width * self._dtype.itemsize), self.solver.rows_at_once))
+        units, start = [], 0
+        while start < n:
+            stop = int(np.searchsorted(pointers, pointers[start] + rows, side="right")) - 1
+            stop = min(max(stop, start + 1), n)
+            units.append((start, stop))
+            start = stop
+        return units
+
+    def _bound_unit(self, unit: Unit, lower: Array, upper: Array) -> None:
+        c = self.comparison
+        for target, order in ((lower, 1), (upper, -1)):
+
+            def fill(group: int, a0: int, a1: int, out: Array, order: int = order) -> None:
+                self.solver.bounds(group, a0, a1, *(out, kernels.cupy().zeros_like(out))[::order])
+
+            rows = self._rows_of_F(unit, 1, fill, Weights(c.c_R, c.c_T))
+            kernels.write_rows(self.solver.tally, rows, unit[0], 1, target)
+
+    def _rows_of_F(self, unit: Unit, first: int, fill: Fill, weights: Weights) -> Array:
+        """Rows s0 … s1−1 of F(d), for t ≥ s + first, with transports from `fill`."""
+        xp, tally, c, (s0, s1) = kernels.cupy(), self.solver.tally, self.comparison, unit
+        rows: Array = xp.zeros((s1 - s0, c.n_states), self._dtype)
+        if c.combine == "hausdorff":
+            a0, a1 = int(c.row_pointers[s0]), int(c.row_pointers[s1])
+            transports = xp.zeros((a1 - a0, len(c.rows)), self._dtype)
+            fill(0, a0, a1, transports)
+            choices = Choices(self._pointers, self._rewards, self._apart, c.largest)
+            kernels.hausdorff(tally, transports, choices, s0, first, weights, rows)
+            return rows
+        kernels.start_rows(self._apart, c.largest, s0, rows)
+        for group, a0, a1 in label_blocks(c, s0, s1):
+            members = self.solver.on_device.groups[group]
+            transports = xp.zeros((a1 - a0, len(members)), self._dtype)
+            fill(group, a0, a1, transports)
+            label = Members(members, self._states, self._rewards)
+            kernels.raise_to(tally, transports, label, PairBlock(group, a0, a1, first), s0, weights, rows)
+        return rows
+
+
+class _Ahead:
+    """Sweeps that were started; some more than are needed, which then do nothing."""
+
+    def __init__(self, sweeper: CudaSweeper, d: DeviceDistances, count: int, stop: float) -> None:
+        self._sweeper, self._count, self._stop = sweeper, count, stop
+        self._swept: Swept | None = None
+        with sweeper.guard():
+            sweeper.take_home(d)
+            self._launch(sweeper.expected + 1, 0)  # as many as were needed last time, and one that may change nothing
+
+    def _launch(self, ahead: int, done: int) -> None:
+        self._sweeper.launch(1 if self._sweeper.solver.synchronous else min(ahead, self._count - done), self._stop)
+
+    def go_on(self) -> bool:
+        if self._swept is not None:
+            return True
+        sweeper = self._sweeper
+        with sweeper.guard():
+            seen = sweeper.solver.tally.read()
+            if not seen.done and seen.sweeps < self._count:
+                self._launch(_SWEEPS_AT_ONCE, seen.sweeps)
+                return False
+            sweeper.expected = seen.sweeps
+            error = sweeper.error_of(seen)
+            self._swept = Swept(sweeper.from_home(), seen.sweeps, seen.change, seen.iterations, error)
+        return True
+
+    def result(self) -> Swept:
+        while not self.go_on():
+            pass
+        assert self._swept is not None
+        return self._swept
+
+
+def _same(some: tuple[Any, ...], others: tuple[Any, ...]) -> bool:
+    return len(some) == len(others) and all(x is y for x, y in zip(some, others, strict=True))

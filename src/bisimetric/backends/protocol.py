@@ -1,0 +1,300 @@
+"""The seam between mathematics and engines: what is asked of an engine, as types.
+
+Above the seam, `metric` says *what* F compares (a `Comparison`) and when sweeps end; below it, an engine says *how*.
+An engine is a `Backend`: it makes `Distances` (a matrix that may live anywhere), `PairSolver`s (one transport on many
+pairs of rows) and a `Sweeper`, which applies F by combining what the solver gives for pairs of rows. Nothing above the
+seam looks at a device, and arrays cross it only as `Distances`, or as arrays of NumPy.
+
+CPU and CUDA implement these types in files of the same names: `sweeper`, `solver`, `exact`, `sinkhorn`, `ball`,
+`independent`, `memory`, `distances`, with their kernels below them.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..model import Chain, Distributions
+from ..transport import Transport
+
+Array = NDArray[Any]  # of NumPy, or of CuPy inside an engine
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """What F compares, and how: everything but the transport.
+
+        F(d)(s, t) = combination over pairs (a, b) of rows of s and t of  c_R |r_a − r_b| + c_T W(d)(P_a, P_b)
+
+    Rows are the choices of the states (a chain has one each). Only rows of one group are compared.
+
+    combine="chain" has one pair of rows for each pair of states; "labels" takes the maximum over the groups, one for
+    each label; "hausdorff" the Hausdorff distance of the two sets of rows. States with different numbers in `apart` are
+    at the largest distance, whatever their rows.
+    """
+
+    rows: Distributions  # [N]
+    groups: tuple[Ints, ...]  # increasing numbers of rows; all pairs inside a group are compared
+    state_of_row: Ints  # [N]
+    row_pointers: Ints  # [S+1]: rows of each state
+    rewards: Floats  # [N]
+    apart: Ints  # [S]
+    combine: Literal["chain", "labels", "hausdorff"]
+    c_R: float
+    c_T: float
+    largest: float  # possible distance
+
+    @property
+    def n_states(self) -> int:
+        return self.rows.n_states
+
+    def of_chain(self, chain: Chain) -> Comparison:
+        """The same for the chain of another policy, on the same states."""
+        return replace(self, rows=chain.rows, rewards=chain.rewards)
+
+    @property
+    def plain(self) -> bool:
+        """Whether F is one transport a pair of states, and nothing else has to be looked at."""
+        return self.combine == "chain" and not self.apart.any()
+
+
+class Sweep(NamedTuple):
+    """What one sweep did."""
+
+    rise: float  # largest increase of an entry
+    fall: float  # largest decrease
+    transport_error: float  # how far an entry may be from the true transport
+    iterations: int  # pivots or scalings over all pairs
+
+    @property
+    def change(self) -> float:
+        return max(self.rise, self.fall)
+
+
+class Swept(NamedTuple):
+    """What several sweeps did."""
+
+    distance: Distances
+    sweeps: int
+    change: float  # of the last one
+    iterations: int
+    transport_error: float
+
+
+class Distances(Protocol):
+    """A matrix of distances [S, S], wherever it lives."""
+
+    @property
+    def n_states(self) -> int: ...
+    def copy(self) -> Distances: ...
+    def zeros(self) -> Distances:
+        """As many zeros, in the same place."""
+        ...
+
+    def to_host(self) -> Array:
+        """As an array of NumPy, to be read only: on the CPU it is the same memory."""
+        ...
+
+    def near(self) -> Array:
+        """The same, for passing use: it holds until the distances change."""
+        ...
+
+    def freeze(self) -> None:
+        """Nobody writes to it any more."""
+        ...
+
+    def clear_diagonal(self) -> None: ...
+    def largest(self) -> float: ...
+    def gap_to(self, V: Floats) -> float:
+        """max |d(s, t) − |V(s) − V(t)||."""
+        ...
+
+    def epsilon_classes(self, reach: float, weights: Floats | None, by_diameter: bool) -> tuple[Ints, Ints, bool]:
+        """(label of each state, medoids, whether all distances are finite): the greedy cover of `EpsilonCover`."""
+        ...
+
+    def extents(self, labels: Ints, medoids: Ints) -> tuple[float, float]:
+        """(largest distance of a state from its medoid, largest one inside a class); states themselves are left out."""
+        ...
+
+
+class Tally(Protocol):
+    """Where solvers report what they did: iterations, and the largest error of an entry in the unit of the sweep."""
+
+    def add(self, iterations: int, error: float) -> None: ...
+
+
+class PairSolver(Protocol):
+    """One transport on the pairs of one family of rows, with what it remembers of them.
+
+    `prepare` is called once a sweep with the ground distances; then `fill` may be called for disjoint rows, from
+    several threads. Values are in the `unit` of the sweep (see `transport.budget`), so an entry is unit times a value.
+    """
+
+    with_diagonal: bool  # whether pairs (a, a) are evaluated; else they are 0
+    unit: float
+
+    def prepare(self, d: Array, accuracy: float) -> None:
+        """Take the ground distances; entries should be within `accuracy` of the truth."""
+        ...
+
+    def fill(self, group: int, a0: int, a1: int, out: Array, tally: Any) -> None:
+        """out[a − a0, b] = W between rows a and b of a group, for a0 ≤ a < a1 and b ≥ a (+ 1 without diagonal)."""
+        ...
+
+    def bounds(self, group: int, a0: int, a1: int, lower: Array, upper: Array) -> None:
+        """Fill lower ≤ W_p ≤ upper, in true units, for a0 ≤ a < a1 and b > a."""
+        ...
+
+    def follow(self, rows: Distributions) -> None:
+        """Go on with other probabilities on the same successors, remembering everything."""
+        ...
+
+    def take_from(self, old: PairSolver) -> None:
+        """Remember what another solver did of the same pairs, as far as it fits. Copies."""
+        ...
+
+    def finish(self) -> None:
+        """Free what only sweeps need; what is remembered stays."""
+        ...
+
+    @property
+    def remembered_bytes(self) -> int: ...
+    def remembered(self) -> dict[str, Array]:
+        """What is remembered of each pair (trees, scalings) as named arrays of the host."""
+        ...
+
+    def recall(self, arrays: Mapping[str, Array]) -> None:
+        """Take back what `remembered` gave, for the same rows."""
+        ...
+
+
+class Pending(Protocol):
+    """Sweeps under way. A device works meanwhile; the CPU does its part when it is asked for the result."""
+
+    def go_on(self) -> bool:
+        """Wait for what was started, and start more if that is needed; returns whether all is done."""
+        ...
+
+    def result(self) -> Swept: ...
+
+
+class Sweeper(ABC):
+    """F at work: a comparison, a transport, and the solver of its pairs.
+
+    Engines implement `sweep`, `start` and `bounds`.
+    """
+
+    portable: ClassVar[bool] = True  # whether what is remembered is good on another machine
+
+    def __init__(self, backend: Backend, comparison: Comparison, transport: Transport, remember: bool) -> None:
+        self.backend, self.comparison = backend, comparison
+        self.transport, self.remember = transport, remember
+        self.solver = backend.solver(comparison.rows, comparison.groups, transport, remember)
+
+    def follow(self, comparison: Comparison) -> None:
+        """Go on with the chain of another policy; what was remembered of a pair is kept where it fits."""
+        if comparison.n_states != self.comparison.n_states or comparison.combine != "chain":
+            raise ValueError("follow needs a chain with the same states.")
+        if same_supports(comparison.rows, self.comparison.rows).all():
+            self.solver.follow(comparison.rows)
+        else:
+            solver = self.backend.solver(comparison.rows, comparison.groups, self.transport, self.remember)
+            if self.remember:
+                solver.take_from(self.solver)
+            self.solver = solver
+        self.comparison = comparison
+
+    @abstractmethod
+    def sweep(self, d: Any, accuracy: float = np.inf) -> Sweep:
+        """Replace d by F(d) in place; transports are within `accuracy` where they can be."""
+
+    @abstractmethod
+    def start(self, d: Any, count: int, stop: float) -> Pending:
+        """Sweep a copy of d up to `count` times, until a sweep changes nothing by more than `stop`."""
+
+    @abstractmethod
+    def bounds(self, d: Any, accuracy: float) -> tuple[Floats, Floats]:
+        """Bounds lower ≤ F_exact(d) ≤ upper [S, S] for a d with zero diagonal, on the host."""
+
+    def guard(self) -> AbstractContextManager[Any]:
+        """In this context, running out of a device's memory, or a device that fails, is a clear error."""
+        return self.backend.guard(self.transport.squares, self.comparison.n_states)
+
+
+class Backend(Protocol):
+    """An engine: a device and a precision."""
+
+    device: ClassVar[str]
+    dtype: np.dtype[Any]
+
+    @property
+    def eps(self) -> float:
+        """Unit round-off of the stored distances."""
+        ...
+
+    def describe(self) -> str:
+        """What the device is, in words."""
+        ...
+
+    def zeros(self, n_states: int) -> Distances: ...
+    def distances(self, given: Array | Distances) -> Distances:
+        """A copy of an array of the host, or of distances that live anywhere."""
+        ...
+
+    def solver(self, rows: Distributions, groups: tuple[Ints, ...], transport: Transport, remember: bool) -> PairSolver:
+        """A solver for all pairs of rows inside each group."""
+        ...
+
+    def sweeper(self, comparison: Comparison, transport: Transport, remember: bool) -> Sweeper: ...
+    def averaged_values(
+        self, chain: Chain, class_of: Ints, shares: Floats, start: Floats, limit: float
+    ) -> tuple[Floats, float]:
+        """(values of the chain averaged over classes [K], last change), by iteration to a change ≤ limit."""
+        ...
+
+    def stream(self) -> AbstractContextManager[Any]:
+        """A context in which work goes on beside that of others; it can be entered again and again."""
+        ...
+
+    def guard(self, squares: int, n_states: int) -> AbstractContextManager[Any]:
+        """See `Sweeper.guard`; for so many arrays of all pairs of states."""
+        ...
+
+
+def same_supports(new: Distributions, old: Distributions) -> NDArray[np.bool_]:
+    """For each row, whether its successors are those it had before [N]."""
+    n = len(new)
+    if len(old) != n:
+        return np.zeros(n, np.bool_)
+    if np.array_equal(new.indptr, old.indptr) and np.array_equal(new.indices, old.indices):
+        return np.ones(n, np.bool_)
+    sizes = new.sizes
+    same: NDArray[np.bool_] = sizes == old.sizes
+    for row in np.flatnonzero(same):
+        x, y = new.indptr[row], old.indptr[row]
+        same[row] = np.array_equal(new.indices[x : x + sizes[row]], old.indices[y : y + sizes[row]])
+    return same
+
+
+def matrix_like(rows: Distributions) -> bool:
+    """Whether matrix products over all states beat gathered supports."""
+    return rows.n_states >= 32 and rows.probs.size >= 0.5 * len(rows) * rows.n_states
+
+
+def label_blocks(comparison: Comparison, s0: int, s1: int) -> list[tuple[int, int, int]]:
+    """(group, its first and last row + 1) of the rows of states s0 … s1−1, label by label."""
+    found = []
+    for group, members in enumerate(comparison.groups):
+        a0, a1 = (int(k) for k in np.searchsorted(comparison.state_of_row[members], (s0, s1)))
+        if a0 < a1:
+            found.append((group, a0, a1))
+    return found

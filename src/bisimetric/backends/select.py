@@ -1,0 +1,53 @@
+"""Which engine runs where: the only place that looks at the device and the precision."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from .errors import DeviceError, device_failed
+from .protocol import Backend, Distances
+
+if TYPE_CHECKING:
+    from .cpu import CpuBackend
+
+__all__ = ["DeviceError", "backend", "device_failed", "distances_of", "host"]
+
+
+def backend(device: str, dtype: str) -> Backend:
+    """The engine for device "cpu" or "cuda" and dtype "float64" or "float32"."""
+    if device not in ("cpu", "cuda"):
+        raise ValueError(f'device must be "cpu" or "cuda"; got {device!r}.')
+    if dtype not in ("float64", "float32"):
+        raise ValueError(f'dtype must be "float64" or "float32"; got {dtype!r}.')
+    if device == "cuda":
+        from .cuda import CudaBackend
+
+        return CudaBackend(np.dtype(dtype))
+    from .cpu import CpuBackend
+
+    return CpuBackend(np.dtype(dtype))
+
+
+@cache
+def host() -> CpuBackend:
+    """The engine of the host in double precision, for what is never done elsewhere."""
+    from .cpu import CpuBackend
+
+    return CpuBackend(np.dtype(np.float64))
+
+
+def distances_of(given: ArrayLike | Distances) -> Distances:
+    """Distances as they are, or an array of NumPy, or of a GPU, as distances."""
+    if hasattr(given, "epsilon_classes"):
+        return given  # type: ignore[return-value]
+    if hasattr(given, "__cuda_array_interface__"):
+        from .cuda.distances import DeviceDistances
+
+        return DeviceDistances.of(given)
+    from .cpu.distances import HostDistances
+
+    return HostDistances(np.asarray(given))

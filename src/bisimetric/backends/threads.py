@@ -1,0 +1,115 @@
+"""Threads of the host: how many, work on them that Ctrl-C can stop, and BLAS held to one."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+Unit = TypeVar("Unit")
+Result = TypeVar("Result")
+
+_THREADS: int | None = None
+_BLAS: Any = None
+_POOLS: dict[int, ThreadPoolExecutor] = {}
+_THREAD = threading.local()  # whether a thread is one of these
+
+
+def set_threads(count: int | None) -> None:
+    """Set how many threads are used (None: one per available core, or BISIMETRIC_THREADS).
+
+    Results do not depend on it.
+    """
+    global _THREADS
+    if count is not None and count < 1:
+        raise ValueError(f"the number of threads must be at least 1; got {count}.")
+    _THREADS = count
+
+
+def threads() -> int:
+    """How many threads are used."""
+    if _THREADS is not None:
+        return _THREADS
+    wanted = os.environ.get("BISIMETRIC_THREADS", "")
+    if wanted.isdigit() and int(wanted) > 0:
+        return int(wanted)
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def run_all(
+    task: Callable[[Unit], Result],
+    units: Iterable[Unit],
+    halt: NDArray[np.uint8] | None = None,
+    *,
+    brief: bool = False,
+) -> list[Result]:
+    """Run task(unit) for every unit on the threads; kernels release the interpreter lock.
+
+    Results come in the order of the units. Ctrl-C sets halt[0], at which kernels stop at their next pair, drops what
+    has not begun, and is raised again. It is heard by the thread that calls, so this one works itself only where the
+    work is `brief` and there is but one thread.
+    """
+    work = list(units)
+    count = min(threads(), len(work))
+    if (count <= 1 and brief) or getattr(_THREAD, "serves", False):
+        return [task(unit) for unit in work]
+    results: dict[int, Result] = {}
+    left = deque(range(len(work)))
+
+    def serve() -> None:
+        _THREAD.serves = True
+        while True:
+            try:
+                k = left.popleft()
+            except IndexError:  # none is left
+                return
+            results[k] = task(work[k])
+
+    futures: list[Future[None]] = []
+    try:
+        for _ in range(count):
+            futures.append(_pool(threads()).submit(serve))  # one by one: Ctrl-C must find those that have begun
+        ended, _ = wait(futures, return_when=FIRST_EXCEPTION)
+        for future in ended:
+            future.result()
+        return [results[k] for k in range(len(work))]
+    except BaseException:
+        left.clear()
+        if halt is not None:
+            halt[0] = 1
+        wait(futures)  # nothing may be at work on the caller's arrays once this is over
+        raise
+    finally:
+        if halt is not None:
+            halt[0] = 0
+
+
+def _pool(count: int) -> ThreadPoolExecutor:
+    """So many threads, started once: a sweep of a small model is shorter than their start."""
+    if count not in _POOLS:
+        _POOLS[count] = ThreadPoolExecutor(count, "bisimetric")
+    return _POOLS[count]
+
+
+if hasattr(os, "register_at_fork"):  # a forked process has none of the threads
+    os.register_at_fork(after_in_child=_POOLS.clear)
+
+
+def single_thread() -> AbstractContextManager[object]:
+    """Context in which BLAS and LAPACK use one thread, so that results do not depend on how many there are."""
+    global _BLAS
+    if _BLAS is None:
+        try:
+            from threadpoolctl import ThreadpoolController
+        except ImportError:  # only rounding may then depend on the threads of BLAS
+            return nullcontext()
+        _BLAS = ThreadpoolController()  # type: ignore[no-untyped-call]
+    limited: AbstractContextManager[object] = _BLAS.limit(limits=1, user_api="blas")
+    return limited

@@ -1,0 +1,90 @@
+"""The one-step operators of bisimulation metrics: what is compared, and how.
+
+For a chain (a policy π), with a transport W:
+
+    F(d)(s, t) = c_R |R(s) − R(t)| + c_T W(d)(P(s), P(t))                              (eqs. 5 and 11)
+
+For an MDP, F(d)(s, t) compares choices by c_R |r − r'| + c_T W(d)(P, P') and combines them:
+
+    match="labels"     the maximum over actions of the same label (eqs. 3 and 10). Where one state has
+                       an action that the other has not, the distance is the largest possible one.
+    match="hausdorff"  the Hausdorff distance of the two sets of choices (probabilistic automata).
+
+States whose respected labels (atomic propositions) differ are at the largest possible distance. All distances are at
+most c_R · span / (1 − c_T), where span is the range of the rewards (1 where all rewards are equal, so that
+states with different actions are still apart).
+
+Here F is only described, as a `Comparison`. A `Sweeper` of an engine applies it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..backends.protocol import Backend, Comparison, Ints, Sweeper
+from ..backends.select import backend
+from ..lumping import label_classes
+from ..model import MDP, Chain
+from .settings import Question
+
+
+def largest_distance(model: Chain | MDP, c_R: float, c_T: float) -> float:
+    """The largest possible distance, c_R · span / (1 − c_T)."""
+    return c_R * (model.reward_span or 1.0) / (1.0 - c_T)
+
+
+def comparison_of(model: Chain | MDP, question: Question) -> Comparison:
+    """F for a model: its rows, which of them are compared, and how they are combined."""
+    c_R, c_T = question.reward_weight, question.transition_weight
+    action_sets, groups = comparison_groups(model, question.match)
+    if isinstance(model, MDP):
+        states, pointers = model.state_of_choice, model.choice_ptr
+    else:
+        states, pointers = np.arange(model.n_states), np.arange(model.n_states + 1)
+    apart = action_sets
+    if question.respected:
+        both = np.stack([action_sets, label_classes(model, question.respected)])
+        apart = np.unique(both, axis=1, return_inverse=True)[1].reshape(-1)
+    largest = largest_distance(model, c_R, c_T)
+    return Comparison(model.rows, groups, states, pointers, model.rewards, apart, question.match, c_R, c_T, largest)
+
+
+def sweeper_of(model: Chain | MDP, question: Question) -> Sweeper:
+    """F at work on the engine that is asked for."""
+    engine = backend(question.device, question.dtype)
+    comparison = comparison_of(model, question)
+    _check_range(comparison.largest, engine)
+    return engine.sweeper(comparison, question.transport, question.remember)
+
+
+def comparison_groups(model: Chain | MDP, match: str) -> tuple[Ints, tuple[Ints, ...]]:
+    """(number of each state's set of action labels [S], groups of rows whose pairs are compared)."""
+    if isinstance(model, Chain):
+        return np.zeros(model.n_states, np.int64), (np.arange(model.n_states),)
+    if match == "hausdorff":
+        return np.zeros(model.n_states, np.int64), (np.arange(model.n_choices),)
+    known: dict[tuple[int, ...], int] = {}
+    action_sets = np.empty(model.n_states, np.int64)
+    for s in range(model.n_states):
+        labels = np.sort(model.label_of_choice[model.choice_ptr[s] : model.choice_ptr[s + 1]])
+        if np.any(labels[1:] == labels[:-1]):
+            twice = model.label_names[labels[:-1][labels[1:] == labels[:-1]][0]]
+            raise ValueError(
+                f'match="labels" needs different labels within a state; state {model.name_of(s)} has action {twice} '
+                'more than once. Use match="hausdorff".'
+            )
+        action_sets[s] = known.setdefault(tuple(labels.tolist()), len(known))
+    # Only states with the same labels are compared, one group for each label of each set.
+    key = action_sets[model.state_of_choice] * len(model.label_names) + model.label_of_choice
+    order = np.argsort(key, kind="stable")
+    cuts = np.flatnonzero(np.diff(key[order])) + 1
+    return action_sets, tuple(np.split(order, cuts))
+
+
+def _check_range(largest: float, engine: Backend) -> None:
+    """Refuse distances that the numbers of the engine cannot hold."""
+    if not largest < 1e-8 * float(np.finfo(engine.dtype).max):
+        raise ValueError(
+            f"distances may reach {largest:.3g}, which is too large for {engine.dtype.name}; scale the rewards down"
+            + (", or use float64." if engine.dtype == np.float32 else ".")
+        )

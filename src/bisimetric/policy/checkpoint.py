@@ -1,0 +1,151 @@
+"""Checkpoints of a run: everything that the next step depends on, with a digest, replaced as a whole."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .. import archives
+from ..aggregation import Partition
+from ..backends.protocol import Sweeper
+from ..damage import reading
+from ..metric.operator import sweeper_of
+from ..model import MDP
+from .loop import LoopState
+from .settings import PolicySettings
+
+VERSION = 2
+_MOST_REMEMBERED = 1 << 30  # bytes of what solvers remember of which a copy is held, for Ctrl-C inside a step
+
+
+class RunFolderError(ValueError):
+    """A run folder that cannot be used; the message says why and what to do."""
+
+
+class Before(NamedTuple):
+    """What a step changes before it is done: enough to undo a step that was broken off."""
+
+    k: int
+    kept: dict[str, NDArray[Any]] | None  # the transport's state; None where it is that of now
+    rng: Any
+    noise: float
+
+    @classmethod
+    def of(cls, state: LoopState) -> Before:
+        solver = state.sweeper.solver
+        remembered = state.sweeper.portable and solver.remembered_bytes <= _MOST_REMEMBERED
+        kept = {name: array.copy() for name, array in solver.remembered().items()} if remembered else {}
+        return cls(state.k, kept, state.rng.bit_generator.state, state.noise)
+
+    def give_back(self, state: LoopState) -> None:
+        """Undo what a broken-off step did to the generator."""
+        if self.rng is not None and state.k == self.k:
+            state.rng.bit_generator.state = self.rng
+            state.noise = self.noise
+
+
+def _digest(arrays: Mapping[str, Any]) -> str:
+    """A hash of all arrays, by which damage shows."""
+    digest = hashlib.sha256()
+    for name in sorted(arrays):
+        array = np.ascontiguousarray(arrays[name])
+        digest.update(f"{name} {array.dtype.str} {array.shape}".encode())
+        digest.update(array.tobytes())
+    return digest.hexdigest()
+
+
+def save(folder: Path, state: LoopState, kept: Mapping[str, NDArray[Any]] | None = None) -> None:
+    """Write a checkpoint; `kept` stands in for the transport's state where that is of a step that was broken off."""
+    partition = state.partition
+    arrays = {
+        "version": VERSION,
+        "k": state.k,
+        "policy": state.policy,
+        "measured": state.measured,
+        "distance": state.distance.to_host(),
+        "noise": state.noise,
+        "value": state.value,
+        "abstract_value": state.abstract_value,
+        "labels": partition.class_of,
+        "medoids": partition.medoids,
+        "extents": np.array([partition.radius, partition.diameter]),
+        "settled": state.settled,
+        "rng": json.dumps(state.rng.bit_generator.state),
+    }
+    remembered = state.sweeper.solver.remembered() if kept is None else kept
+    arrays.update({f"kept_{name}": array for name, array in remembered.items()})
+    archives.save_arrays(folder / "checkpoint.npz", {**arrays, "digest": _digest(arrays)})
+
+
+def restore(folder: Path, mdp: MDP, settings: PolicySettings) -> LoopState | None:
+    """The state at the last checkpoint, or None before the first."""
+    path = folder / "checkpoint.npz"
+    if not path.exists():
+        return None
+    try:
+        with reading(path, "a checkpoint", RunFolderError):
+            data = archives.read_arrays(path)
+            return _checked_state(data, mdp, settings)
+    except RunFolderError as error:
+        text = str(error).removeprefix(f"{path}: ")
+        raise RunFolderError(
+            f"{path}: damaged ({text.rstrip('.')}). Delete this file to begin the run again from its first step."
+        ) from None
+
+
+def _checked_state(data: dict[str, NDArray[Any]], mdp: MDP, settings: PolicySettings) -> LoopState:
+    """The state that a checkpoint holds; raises unless every part of it can be one."""
+    if str(data.pop("digest", "")) != _digest(data):
+        raise RunFolderError("it is not what was written")
+    if int(data["version"]) != VERSION:
+        raise RunFolderError(f"it is of version {data['version']}, and this is {VERSION}")
+    n, wanted = mdp.n_states, np.dtype(settings.dtype)
+    d = data["distance"]
+    if d.shape != (n, n) or d.dtype != wanted:
+        raise RunFolderError(f"its distances are {d.dtype} {d.shape} instead of {wanted} {(n, n)}")
+    if not (np.isfinite(d).all() and (d >= 0.0).all() and np.array_equal(d, d.T)):
+        raise RunFolderError("its distances are not finite, not symmetric, or below 0")
+    for name in ("value", "abstract_value"):
+        if data[name].shape != (n,) or not np.isfinite(data[name].astype(np.float64)).all():
+            raise RunFolderError(f"its {name} is not one finite number per state")
+    k, noise = int(data["k"]), float(data["noise"])
+    if k < 0 or not 0.0 < noise < math.inf:
+        raise RunFolderError("its step or its noise is out of range")
+    rng = np.random.default_rng()
+    rng.bit_generator.state = json.loads(str(data["rng"]))
+    policy, measured = (mdp.check_policy(data[name]) for name in ("policy", "measured"))
+    chain = mdp.under(measured)
+    sweeper = sweeper_of(chain, settings.metric.for_model(chain))
+    _recall(sweeper, {name[5:]: array for name, array in data.items() if name.startswith("kept_")})
+    return LoopState(
+        k, policy, measured, sweeper.backend.distances(d), sweeper, rng, noise, data["value"],
+        _checked_partition(data, n), data["abstract_value"], bool(data["settled"]),
+    )  # fmt: skip
+
+
+def _checked_partition(data: Mapping[str, NDArray[Any]], n_states: int) -> Partition:
+    labels, medoids = data["labels"].astype(np.int64), data["medoids"].astype(np.int64)
+    radius, diameter = (float(x) for x in data["extents"])
+    inside = labels.shape == (n_states,) and labels.min() >= 0 and labels.max() < len(medoids)
+    inside = inside and medoids.min() >= 0 and medoids.max() < n_states
+    if not inside or (labels[medoids] != np.arange(len(medoids))).any():
+        raise RunFolderError("its classes do not fit the states")
+    return Partition(labels, medoids, radius, diameter)
+
+
+def _recall(sweeper: Sweeper, kept: Mapping[str, NDArray[Any]]) -> None:
+    """Hand the solver what it remembered of all pairs, where that was kept."""
+    if not kept:
+        return
+    for name, array in sweeper.solver.remembered().items():
+        there = kept.get(name)
+        if there is None or (array.size and (there.shape != array.shape or there.dtype != array.dtype)):
+            raise RunFolderError(f"what the transport kept ({name}) does not fit the model")
+    sweeper.solver.recall(kept)

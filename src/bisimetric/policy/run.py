@@ -1,0 +1,128 @@
+"""What a policy run gives: a record of each step, and the result."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..aggregation import Partition
+from ..archives import read_arrays, save_arrays
+from ..certificates import Certificate
+from ..damage import DamagedFileError, reading
+from ..status import Status
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+FORMAT, VERSION = "bisimetric-policy-run", 1
+
+
+@dataclass(frozen=True)
+class Step:
+    """What happened in one step; all about π_k and the metric used in it."""
+
+    k: int
+    error: float | None  # ‖V* − V^π‖∞
+    bound: float  # certified: ≥ error
+    metric_gap: float  # max |d̂ − |ΔV^π||
+    n_classes: int
+    diameter: float  # largest d̂ inside a class
+    delta: float  # ‖T_{π_g} Ṽ_Φ − T Ṽ_Φ‖∞
+    alpha: float
+    sweeps: int
+    change: float  # of the last sweep
+    transport_error: float  # largest error of a computed transport
+    iterations: int  # pivots or scalings over all pairs
+    abstract_error: float  # certified bound on ‖V^π − Ṽ_Φ‖∞
+    nmi: float | None  # against the known classes
+    purity: float | None
+    seconds: float
+    metric_seconds: float
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PolicyRun:
+    """The result of a run. It can be pickled, copied, saved and loaded.
+
+    Attributes:
+        policy: per choice [N]. value: V^π [S].
+        choices: the most probable choice of each state [S]. actions: its name [S].
+        partition, distance, abstract_value: of the last step.
+        history: one `Step` per step.
+        certificate: the best rigorous bound on ‖V* − V^π‖∞ and its source.
+        theorems: the paper's bounds for this run, with the conditions that fail.
+        optimal_value: V* [S], where wanted. status: how it ended; status.advice says what to do.
+    """
+
+    policy: Floats
+    value: Floats
+    choices: Ints
+    actions: tuple[str, ...]
+    partition: Partition
+    distance: NDArray[Any]
+    abstract_value: Floats
+    history: tuple[Step, ...]
+    certificate: Certificate
+    theorems: tuple[Certificate, ...]
+    status: Status
+    optimal_value: Floats | None
+
+    @property
+    def error(self) -> float | None:
+        """‖V* − V^π‖∞, where V* was wanted."""
+        return None if self.optimal_value is None else float(np.abs(self.optimal_value - self.value).max())
+
+    def curve(self, name: str) -> Floats:
+        """One quantity of the history as an array, such as curve("error")."""
+        return np.array([getattr(step, name) for step in self.history], dtype=np.float64)
+
+    def __repr__(self) -> str:
+        return (
+            f"PolicyRun({len(self.value)} states in {self.partition.n_classes} classes, certified bound "
+            f"{self.certificate.error:.3g}, {self.status.name} after {len(self.history)} steps)"
+        )
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the run to an .npz file, whole or not at all."""
+        about = {
+            "status": self.status.name,
+            "certificate": dataclasses.asdict(self.certificate),
+            "theorems": [dataclasses.asdict(theorem) for theorem in self.theorems],
+            "history": [dataclasses.asdict(step) for step in self.history],
+            "extents": [self.partition.radius, self.partition.diameter],
+        }
+        best = {} if self.optimal_value is None else {"optimal_value": self.optimal_value}
+        save_arrays(Path(path), {
+            "format": FORMAT, "version": VERSION, "about": json.dumps(about), "policy": self.policy,
+            "value": self.value, "choices": self.choices, "actions": np.array(self.actions, dtype=str),
+            "labels": self.partition.class_of, "medoids": self.partition.medoids, "distance": self.distance,
+            "abstract_value": self.abstract_value, **best,
+        })  # fmt: skip
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> PolicyRun:
+        """A run from a file that `save` wrote."""
+        path = Path(path)
+        with reading(path, "a saved run"):
+            data = read_arrays(path)
+            if str(data.get("format")) != FORMAT or int(data["version"]) != VERSION:
+                raise DamagedFileError(f"{path}: not a saved run of this version (format {FORMAT!r}, {VERSION}).")
+            about = json.loads(str(data["about"]))
+            certificates = [
+                Certificate(float(c["error"]), bool(c["rigorous"]), str(c["source"]), tuple(map(str, c["failed"])))
+                for c in (about["certificate"], *about["theorems"])
+            ]
+            radius, diameter = (float(x) for x in about["extents"])
+            return cls(
+                data["policy"], data["value"], data["choices"], tuple(map(str, data["actions"])),
+                Partition(data["labels"], data["medoids"], radius, diameter), data["distance"], data["abstract_value"],
+                tuple(Step(**step) for step in about["history"]), certificates[0], tuple(certificates[1:]),
+                Status[about["status"]], data.get("optimal_value"),
+            )  # fmt: skip

@@ -1,0 +1,124 @@
+"""Settings of approximate policy iteration."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from typing import Literal, Self, TypedDict
+
+from ..aggregation import Aggregation, EpsilonCover
+from ..checks import check_number, check_type, check_whole
+from ..metric import MetricSettings
+from ..model import MDP
+from ..schedules import Constant, StepSize
+from ..transport import Exact, Transport
+
+_SHARE_OF_RANGE = 0.01  # ε in units of the largest possible distance, where none is given
+_STOP_OF_RANGE = 1e-4  # and the change at which sweeps end
+
+
+class PolicyChanges(TypedDict, total=False):
+    """Settings by name, for functions that take some of them beside a `PolicySettings`."""
+
+    transport: Transport
+    aggregation: Aggregation
+    step_size: StepSize
+    sweeps: int
+    restart_metric: bool
+    greedy_noise: tuple[float, float] | None
+    ties: Literal["first", "random"]
+    steps: int
+    seed: int
+    target: float | None
+    early_stop: float | None
+    settle: bool
+    optimum: bool
+    lump: bool | None
+    remember: bool
+    device: str
+    dtype: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class PolicySettings:
+    """Settings of approximate policy iteration.
+
+    Attributes:
+        transport: of the π-metric. The paper's runs use Sinkhorn(1.0, diagonal="zero").
+        aggregation: `EpsilonCover` (by default with ε = 1 % of the largest possible distance), `KMedoids`, or any rule
+            of distances.
+        step_size: `Constant` (1 replaces the policy at each step), `PowerDecay`, `Theoretical`.
+        sweeps: n, most sweeps of the metric in a step.
+        early_stop: the change at which sweeps end sooner; None for 1e-4 of the largest possible distance.
+        restart_metric: start the metric from 0 at every policy (naive API), not from the last one (API(α)).
+        greedy_noise: band for δ_k = ‖T_{π_g} V − T V‖∞, or None for exact greedy policies.
+        ties: which of several best actions a greedy policy takes: the "first", or one at "random" from the seed.
+        steps, target: stop after this many steps, or where the certified bound is at most target.
+        seed: of noise and random ties, which are drawn per choice of the model worked on (so not the same with and
+            without lumping).
+        settle: end where nothing changes any more; False goes on to the last step.
+        optimum: also compute V*, and the true error at each step.
+        lump: merge bisimilar states first, and lift the result back to all states. None: where that is exact
+            (`Exact` transport) and the first policy does not tell merged states apart.
+        remember: keep trees or potentials of each pair between sweeps and steps. Faster; False saves their memory.
+        device, dtype: "cpu" or "cuda" (one GPU, with the extra `gpu`); "float64" or "float32".
+    """
+
+    transport: Transport = field(default_factory=Exact)
+    aggregation: Aggregation = field(default_factory=EpsilonCover)
+    step_size: StepSize = field(default_factory=lambda: Constant(1.0))
+    sweeps: int = 28
+    restart_metric: bool = False
+    greedy_noise: tuple[float, float] | None = None
+    ties: Literal["first", "random"] = "first"
+    steps: int = 500
+    seed: int = 0
+    target: float | None = None
+    early_stop: float | None = None
+    settle: bool = True
+    optimum: bool = True
+    lump: bool | None = None
+    remember: bool = True
+    device: str = "cpu"
+    dtype: str = "float64"
+
+    def __post_init__(self) -> None:
+        check_type("transport", self.transport, Transport, words="a transport such as Exact() or Sinkhorn(1.0)")
+        for name in ("sweeps", "steps"):
+            if check_whole(name, getattr(self, name)) < 1:
+                raise ValueError(f"{name} must be at least 1; got {getattr(self, name)}.")
+        if check_whole("seed", self.seed) < 0:
+            raise ValueError(f"seed must not be negative; got {self.seed}.")
+        if self.early_stop is not None and not check_number("early_stop", self.early_stop) >= 0.0:
+            raise ValueError(f"early_stop must not be negative; got {self.early_stop}.")
+        if self.target is not None and not 0.0 < check_number("target", self.target) < math.inf:
+            raise ValueError(f"target must be positive; got {self.target}.")
+        if self.ties not in ("first", "random"):
+            raise ValueError(f'ties must be "first" or "random"; got {self.ties!r}.')
+        for name in ("aggregation", "step_size"):
+            if not callable(getattr(self, name)):
+                raise TypeError(f"{name} must be a rule that can be called; got {type(getattr(self, name)).__name__}.")
+        if self.greedy_noise is not None:
+            low, high = (check_number("greedy_noise", x) for x in self.greedy_noise)
+            if not 0.0 <= low < high < math.inf:
+                raise ValueError(f"greedy_noise must be (low, high) with 0 ≤ low < high; got {self.greedy_noise}.")
+
+    def for_model(self, mdp: MDP) -> Self:
+        """The same settings, with what was left to the model filled in from its largest possible distance."""
+        largest = (mdp.reward_span or 1.0) / (1.0 - mdp.gamma)
+        rule = self.aggregation
+        if isinstance(rule, EpsilonCover) and rule.eps is None:
+            rule = replace(rule, eps=_SHARE_OF_RANGE * largest)
+        stop = _STOP_OF_RANGE * largest if self.early_stop is None else self.early_stop
+        return replace(self, aggregation=rule, early_stop=stop)
+
+    @property
+    def metric(self) -> MetricSettings:
+        """Settings of the metric. Labels of states do not matter for values, so they need not keep states apart."""
+        return MetricSettings(
+            transport=self.transport, respect=(), remember=self.remember, device=self.device, dtype=self.dtype
+        )
+
+    def alpha(self, step: int, gamma: float) -> float:
+        """α of a step, counted from 1."""
+        return self.step_size(step, gamma=gamma, sweeps=self.sweeps, p=self.transport.order)
