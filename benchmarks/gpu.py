@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 import bisimetric as bm
-from bisimetric.kernels import reference
+from bisimetric.backends import reference
 from bisimetric.operators import metric_operator
 from bisimetric.transport import accuracy
 

@@ -126,19 +126,19 @@ def test_k_medoids_limits_and_quality():
 
 
 def test_labels_are_canonical():
-    part = bm.Partition.from_labels(["b", "b", "a", "c", "a"])
+    part = bm.Partition.from_classes(["b", "b", "a", "c", "a"])
     assert part.labels.tolist() == [0, 0, 1, 2, 1]
     assert part.medoids.tolist() == [0, 2, 3]
-    assert part == bm.Partition.from_labels([7, 7, -1, 0, -1], medoids=[4])
-    assert part != bm.Partition.from_labels([0, 1, 1, 2, 1])
-    assert bm.Partition.from_labels([7, 7, -1, 0, -1], medoids=[4]).medoids.tolist() == [0, 4, 3]
+    assert part == bm.Partition.from_classes([7, 7, -1, 0, -1], medoids=[4])
+    assert part != bm.Partition.from_classes([0, 1, 1, 2, 1])
+    assert bm.Partition.from_classes([7, 7, -1, 0, -1], medoids=[4]).medoids.tolist() == [0, 4, 3]
 
 
 @settings(max_examples=150)
 @given(st.lists(st.integers(0, 4), min_size=1, max_size=25), st.integers(0, 2**32 - 1))
 def test_purity_and_nmi(labels, seed):
     truth = np.random.default_rng(seed).integers(0, 4, size=len(labels))
-    part = bm.Partition.from_labels(labels)
+    part = bm.Partition.from_classes(labels)
     assert part.nmi(truth) == pytest.approx(normalized_mutual_info_score(truth, labels), abs=1e-12)
     wanted = sum(np.bincount(truth[part.labels == c]).max() for c in range(len(part))) / len(labels)
     assert part.purity(truth) == pytest.approx(wanted, abs=1e-15)
@@ -147,7 +147,7 @@ def test_purity_and_nmi(labels, seed):
 
 
 def test_lift_membership_and_shares():
-    part = bm.Partition.from_labels([0, 1, 0, 2])
+    part = bm.Partition.from_classes([0, 1, 0, 2])
     assert part.lift([1.0, 2.0, 3.0]).tolist() == [1.0, 2.0, 1.0, 3.0]
     table = np.arange(6.0).reshape(3, 2)
     assert np.array_equal(part.lift(table), table[[0, 1, 0, 2]])
@@ -164,7 +164,7 @@ def test_quotient_is_the_weighted_average(seed, n, n_actions):
     rng = np.random.default_rng(seed)
     P, R = rng.dirichlet(np.ones(n), size=(n, n_actions)), rng.normal(size=(n, n_actions))
     mdp = bm.MDP.from_arrays(P, R, 0.9, axes="sas")
-    part = bm.Partition.from_labels(rng.integers(0, 3, size=n))
+    part = bm.Partition.from_classes(rng.integers(0, 3, size=n))
     for weights in (None, rng.random(n) + 0.01):
         small = bm.quotient(mdp, part, weights)
         xi = np.ones(n) if weights is None else weights
@@ -181,7 +181,7 @@ def test_quotient_is_the_weighted_average(seed, n, n_actions):
 
 def test_true_classes_give_the_reduced_mdp():
     mdp = bm.problems.chain(n_states=24, n_classes=6, seed=3)
-    part = bm.Partition.from_labels(mdp.classes)
+    part = bm.Partition.from_classes(mdp.classes)
     small = bm.quotient(mdp, part, np.random.default_rng(0).random(24) + 0.1)  # ξ does not matter here
     wanted = np.zeros((6, 2, 6))
     wanted[np.arange(6), 0, np.minimum(np.arange(6) + 1, 5)] = 1.0
@@ -199,7 +199,7 @@ def test_ragged_quotient_and_lifted_policy():
     P = np.zeros((7, 4))
     P[np.arange(7), [1, 2, 3, 2, 0, 0, 3]] = 1.0
     mdp = bm.MDP.from_choices(P, np.arange(7.0), [0, 2, 4, 6, 7], 0.5, list("abbaabc"), state_names=list("wxyz"))
-    part = bm.Partition.from_labels([0, 0, 1, 2])
+    part = bm.Partition.from_classes([0, 0, 1, 2])
     small = bm.quotient(mdp, part)
     assert small.choice_ptr.tolist() == [0, 2, 4, 5]
     assert [small.label_names[k] for k in small.label_of_choice] == list("ababc")
@@ -209,13 +209,13 @@ def test_ragged_quotient_and_lifted_policy():
     lifted = bm.lift_policy(mdp, small, part, [0.2, 0.8, 0.6, 0.4, 1.0])
     assert lifted.tolist() == [0.2, 0.8, 0.8, 0.2, 0.6, 0.4, 1.0]
     with pytest.raises(bm.ModelError, match=r"same actions; states z and y differ"):
-        bm.quotient(mdp, bm.Partition.from_labels([0, 0, 1, 1]))
+        bm.quotient(mdp, bm.Partition.from_classes([0, 0, 1, 1]))
 
 
 def test_quotient_refuses_two_choices_of_one_label():
     mdp = bm.MDP.from_choices(np.ones((2, 1)), [0.0, 1.0], [0, 2], 0.5, ["a", "a"])
     with pytest.raises(bm.ModelError, match="two choices of the same label"):
-        bm.quotient(mdp, bm.Partition.from_labels([0]))
+        bm.quotient(mdp, bm.Partition.from_classes([0]))
 
 
 @pytest.mark.parametrize(
@@ -231,13 +231,13 @@ def test_quotient_refuses_two_choices_of_one_label():
         (lambda: bm.EpsilonCover(0.1)(np.zeros((0, 0))), "square matrix"),
         (lambda: bm.EpsilonCover(0.1)(np.full((2, 2), np.nan)), "finite"),
         (lambda: bm.KMedoids(1)(np.full((2, 2), np.inf)), "finite"),
-        (lambda: bm.Partition.from_labels([]), "labels must be a vector"),
-        (lambda: bm.Partition.from_labels(np.zeros((2, 2))), "labels must be a vector"),
-        (lambda: bm.Partition.from_labels([0, 1]).nmi([0]), "one entry per state"),
-        (lambda: class_shares(bm.Partition.from_labels([0, 1]), [1.0, 0.0]), r"positive and finite; state 1 has 0\.0"),
-        (lambda: class_shares(bm.Partition.from_labels([0, 1]), [1.0, np.inf]), "positive and finite"),
-        (lambda: class_shares(bm.Partition.from_labels([0, 1]), [1.0]), "weights need one entry per state"),
-        (lambda: bm.quotient(random_mdp(0, 3), bm.Partition.from_labels([0, 1])), "partition is of 2 states"),
+        (lambda: bm.Partition.from_classes([]), "classes must be a vector"),
+        (lambda: bm.Partition.from_classes(np.zeros((2, 2))), "classes must be a vector"),
+        (lambda: bm.Partition.from_classes([0, 1]).nmi([0]), "one entry per state"),
+        (lambda: class_shares(bm.Partition.from_classes([0, 1]), [1.0, 0.0]), r"positive and finite; state 1 has 0\.0"),
+        (lambda: class_shares(bm.Partition.from_classes([0, 1]), [1.0, np.inf]), "positive and finite"),
+        (lambda: class_shares(bm.Partition.from_classes([0, 1]), [1.0]), "weights need one entry per state"),
+        (lambda: bm.quotient(random_mdp(0, 3), bm.Partition.from_classes([0, 1])), "partition is of 2 states"),
     ],
 )
 def test_bad_input(make, message):

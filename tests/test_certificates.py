@@ -33,7 +33,7 @@ def holds(certificate: bm.Certificate, truth: float, slack: float = ROUNDING) ->
 def classes(model: Small, d: np.ndarray) -> bm.Partition:
     """A partition by a rule, or a random one; the extents are of d."""
     labels = bm.EpsilonCover(model.rng.choice([0.0, 0.1, 0.5]) * d.max())(d).labels
-    return bm.Partition.from_labels(labels if model.rng.random() < 0.4 else model.labels(), distance=d)
+    return bm.Partition.from_classes(labels if model.rng.random() < 0.4 else model.labels(), distance=d)
 
 
 def weights(model: Small) -> dict[str, float]:

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from transport_blocks import block_of, evaluator_of, family_of
+from transport_blocks import block_of, solver_of, family_of
 
 import bisimetric as bm
 
@@ -60,7 +60,7 @@ def test_transports_are_within_their_claimed_errors(kind, dtype, seed, p, scale,
     size = 10.0 ** (scale if dtype == "float64" else scale / 5)
     d = edge_ground(rng, n, size).astype(dtype).astype(np.float64)
     way = bm.Exact(float(p)) if kind == "exact" else bm.Independent(float(p))
-    evaluator = evaluator_of(way, rows, dtype=dtype)
+    evaluator = solver_of(way, rows, dtype=dtype)
     out, report = block_of(evaluator, d, 1e-9 * size)
     for a in range(3):
         for b in range(a + evaluator.first, 3):
@@ -80,7 +80,7 @@ def test_masses_below_round_off_count(p):
         [[0.5, 0.25, 0.25], [0.5, 0.25 + 1e-17, 0.25]],
     ):
         table = np.array(rows)
-        out, report = block_of(evaluator_of(bm.Exact(p), table), d, 1e-12)
+        out, report = block_of(solver_of(bm.Exact(p), table), d, 1e-12)
         true = truth.transport("exact", exact_ground(d), *(truth.rational_row(r) for r in table), int(p))
         assert abs(float(true) - out[0, 1]) <= report.error + 1e-15
         assert report.error <= 1e-3 if p == 2.0 else 2e-2
@@ -103,7 +103,7 @@ def test_values_from_starts_of_other_masses_are_within_their_claimed_errors(dtyp
     if d.max() > 30.0 * reg:  # 60 digits of Sinkhorn's iteration would take for ever
         return
     way = bm.Sinkhorn(reg, cost="value")
-    evaluator = evaluator_of(way, before, dtype=dtype)
+    evaluator = solver_of(way, before, dtype=dtype)
     block_of(evaluator, d, 1e-3)
     evaluator.follow(family_of(after))
     for accuracy in (1e-3, 1e-6):
@@ -121,8 +121,8 @@ def test_a_small_ball_is_below_the_product_plan_and_not_far(seed, radius, p):
     rng = np.random.default_rng(seed)
     n = int(rng.integers(2, 5))
     rows, d = rng.dirichlet(np.ones(n), 3), edge_ground(rng, n, 1.0)
-    ball, report = block_of(evaluator_of(bm.KLBall(radius, p=p), rows), d, 1e-12)
-    product, other = block_of(evaluator_of(bm.Independent(p), rows), d, 1e-12)
+    ball, report = block_of(solver_of(bm.KLBall(radius, p=p), rows), d, 1e-12)
+    product, other = block_of(solver_of(bm.Independent(p), rows), d, 1e-12)
     inside = np.triu_indices(3)
     assert (ball[inside] <= product[inside] + report.error + other.error).all()
     # Pinsker: the cost of a plan in the ball is at least that of the product plan less max C √(radius/2).

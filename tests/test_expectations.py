@@ -197,7 +197,7 @@ def test_a_quotient_keeps_only_what_its_classes_tell_apart():
     assert respected.quotient.n_states == 2
     assert set(respected.quotient.state_labels) == {"late"}
     assert dict(respected.quotient.reward_models) == {}
-    plain = bm.quotient(mdp, bm.Partition.from_labels([0, 0, 1, 1]))
+    plain = bm.quotient(mdp, bm.Partition.from_classes([0, 0, 1, 1]))
     assert not plain.reward_models
     assert "odd" not in plain.state_labels
     everything = bm.lump(mdp)

@@ -13,7 +13,7 @@ import pytest
 import bisimetric as bm
 from bisimetric import runs
 from bisimetric.kernels import select
-from bisimetric.kernels.select import DeviceError
+from bisimetric.backends.errors import DeviceError
 from bisimetric.operators import metric_operator
 
 

@@ -329,7 +329,7 @@ def test_distances_on_a_device_are_checked():
 def test_values_by_iteration_equal_those_of_the_cpu(n_classes):
     chain = random_chain(2, 60)
     rng = np.random.default_rng(n_classes)
-    part = bm.Partition.from_labels(np.concatenate([np.arange(n_classes), rng.integers(0, n_classes, 60 - n_classes)]))
+    part = bm.Partition.from_classes(np.concatenate([np.arange(n_classes), rng.integers(0, n_classes, 60 - n_classes)]))
     shares = class_shares(part, rng.random(60) + 0.1)
     rows = chain.rows
     found = [

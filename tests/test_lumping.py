@@ -250,7 +250,7 @@ def test_rewards_to_respect():
 @pytest.mark.parametrize("seed", range(3))
 def test_classes_of_the_papers_first_problem(match, seed):
     mdp = bm.problems.chain(n_states=60, n_classes=12, seed=seed)
-    assert np.array_equal(bm.lump(mdp, match).labels, bm.Partition.from_labels(mdp.classes).labels)
+    assert np.array_equal(bm.lump(mdp, match).labels, bm.Partition.from_classes(mdp.classes).labels)
 
 
 @pytest.mark.parametrize("reverse", [False, True])

@@ -13,7 +13,7 @@ from transport_blocks import PSEUDO_METRICS, distances, ground, transport_proble
 from transports import EVERY_TRANSPORT, name
 
 import bisimetric as bm
-from bisimetric.kernels import reference
+from bisimetric.backends import reference
 from bisimetric.operators import metric_operator
 
 pytestmark = pytest.mark.usefixtures("one_thread")

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bisimetric.kernels.select import DeviceError
+from bisimetric.backends.errors import DeviceError
 from bisimetric.paper import pool, store
 from bisimetric.paper.jobs import SharpnessJob, job_id
 from bisimetric.paper.settings import FULL, QUICK, TEXT

@@ -221,7 +221,7 @@ def test_float32_and_k_medoids():
 def test_values_by_iteration_are_those_of_the_dense_solve(weighted, monkeypatch):
     mdp = random_mdp(3, 12)
     chain, zeros = mdp.under(mdp.uniform_policy()), np.zeros(12)
-    part = bm.Partition.from_labels([0, 1, 0, 2, 1, 3, 3, 0, 4, 5, 5, 2])
+    part = bm.Partition.from_classes([0, 1, 0, 2, 1, 3, 3, 0, 4, 5, 5, 2])
     weights = np.random.default_rng(0).random(12) + 0.1 if weighted else None
     solved = values.policy_values(chain, zeros)[0], values.abstract_values(chain, part, zeros, weights)
     small = bm.quotient(bm.MDP.from_arrays(chain.rows.matrix().toarray()[:, None, :], chain.rewards[:, None],

@@ -9,11 +9,11 @@ import pytest
 from engines import DEVICE
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from transport_blocks import block_of, distances, distribution, evaluator_of, ground, table_of, transport_problems
+from transport_blocks import block_of, distances, distribution, solver_of, ground, table_of, transport_problems
 from transports import name
 
 import bisimetric as bm
-from bisimetric.kernels import reference
+from bisimetric.backends import reference
 from bisimetric.operators import metric_operator
 from bisimetric.transport import Family
 
@@ -90,7 +90,7 @@ def test_nothing_overflows(reg, dtype):
         exact, independent = distances(bm.Exact(), rows, d), distances(bm.Independent(), rows, d)
         upper = np.triu_indices(len(rows), 1)
         for cost in ("sharp", "value"):
-            evaluator = evaluator_of(bm.Sinkhorn(reg, cost=cost), rows, dtype=dtype)
+            evaluator = solver_of(bm.Sinkhorn(reg, cost=cost), rows, dtype=dtype)
             assert (evaluator.dense_rows is not None) == (n == 33)
             for scale in (1.0, 1.01, 0.5, 1.0):
                 W = table_of(evaluator, scale * d, 1e-7)
@@ -180,12 +180,12 @@ def dense_problem(n=36):
 def test_matrix_products_equal_supports(transport, monkeypatch):
     """Rows that reach most states go through matrix products; the answer is that of the sparse kernels."""
     rows, d = dense_problem()
-    evaluator = evaluator_of(transport, rows)
+    evaluator = solver_of(transport, rows)
     assert evaluator.dense_rows is not None
     cold = table_of(evaluator, d)
     warm = table_of(evaluator, d)
     monkeypatch.setattr(Family, "dense", lambda family: False)
-    sparse = evaluator_of(transport, rows)
+    sparse = solver_of(transport, rows)
     assert sparse.dense_rows is None
     expected = table_of(sparse, d)
     np.testing.assert_allclose(cold, expected, atol=1e-8)
@@ -210,7 +210,7 @@ def test_float32_is_close(transport):
     sparse = mdp.under(mdp.uniform_policy()).rows.matrix().toarray()
     for rows in (sparse, dense_problem()[0]):
         d = ground(np.random.default_rng(4), "uniform", rows.shape[1])
-        evaluator = evaluator_of(transport, rows, dtype="float32")
+        evaluator = solver_of(transport, rows, dtype="float32")
         np.testing.assert_allclose(table_of(evaluator, d, 1e-6), distances(transport, rows, d), atol=2e-5)
 
 
@@ -283,7 +283,7 @@ def test_dense_rows_reach_their_accuracy_for_small_regularisation(reg, mixing):
     rows = mdp.under(mdp.uniform_policy()).rows.matrix().toarray()
     points = np.random.default_rng(0).random((n, 3))
     d = 3.0 * np.sqrt(((points[:, None] - points[None]) ** 2).sum(axis=2))
-    out, report = block_of(evaluator_of(bm.Sinkhorn(reg), rows), d, 1e-9)
+    out, report = block_of(solver_of(bm.Sinkhorn(reg), rows), d, 1e-9)
     assert report.error <= 1e-9
     if reg >= 0.05:  # below, the plain reference takes too long
         for a, b in [(0, 1), (3, 17), (20, 39)]:
@@ -337,7 +337,7 @@ def test_momentum_saves_scalings():
     rows = np.array([distribution(rng, "simplex", n, 20) for _ in range(8)])
     d = ground(rng, "uniform", n)
     transport = bm.Sinkhorn(reg, marginal_tol=tol, diagonal="zero")
-    _, report = block_of(evaluator_of(transport, rows), d, np.inf)
+    _, report = block_of(solver_of(transport, rows), d, np.inf)
     plain = 0
     for s, t in combinations(range(8), 2):
         i, j = np.flatnonzero(rows[s]), np.flatnonzero(rows[t])

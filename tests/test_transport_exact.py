@@ -14,14 +14,14 @@ from transport_blocks import (
     block_of,
     distances,
     distribution,
-    evaluator_of,
+    solver_of,
     ground,
     table_of,
     transport_problems,
 )
 
 import bisimetric as bm
-from bisimetric.kernels import reference
+from bisimetric.backends import reference
 from bisimetric.operators import metric_operator
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -105,14 +105,14 @@ def test_supports_beyond_one_byte():
     rows = np.array([distribution(rng, kind, n, 140) for kind in ("simplex", "equal", "integers")])
     for kind in ("uniform", "ties"):
         d = ground(rng, kind, n)
-        warm = evaluator_of(bm.Exact(), rows)
+        warm = solver_of(bm.Exact(), rows)
         if DEVICE == "cpu":
             assert warm.kept.arrays[0].dtype == np.uint16
         W = table_of(warm, d)
         assert_optimal(W, rows, d, oracles=(pot,))
         d2 = d * (1.0 + 0.1 * ground(rng, "uniform", n))
         np.testing.assert_allclose(table_of(warm, d2), distances(bm.Exact(), rows, d2), atol=1e-12 * d2.max())
-    narrow = evaluator_of(bm.Exact(), rows[:, :128] / rows[:, :128].sum(axis=1, keepdims=True))
+    narrow = solver_of(bm.Exact(), rows[:, :128] / rows[:, :128].sum(axis=1, keepdims=True))
     if DEVICE == "cpu":
         assert narrow.kept.arrays[0].dtype == np.uint8
 
@@ -122,7 +122,7 @@ def test_supports_beyond_one_byte():
 def test_restart_after_the_costs_changed(problem, seed, p):
     rows, d = problem
     rng = np.random.default_rng(seed)
-    evaluator = evaluator_of(bm.Exact(p), rows)
+    evaluator = solver_of(bm.Exact(p), rows)
     for step in range(4):
         W, cold = table_of(evaluator, d), distances(bm.Exact(p), rows, d)
         np.testing.assert_allclose(W**p, cold**p, atol=1e-12 * max(d.max() ** p, 1e-300))
@@ -136,7 +136,7 @@ def test_restart_after_the_costs_changed(problem, seed, p):
 def test_restart_after_the_masses_changed(problem, seed, same_support):
     rows, d = problem
     rng = np.random.default_rng(seed)
-    old = evaluator_of(bm.Exact(), rows)
+    old = solver_of(bm.Exact(), rows)
     table_of(old, d)
     before = [array.tobytes() for array in old.state().values()]
     for _ in range(3):
@@ -146,7 +146,7 @@ def test_restart_after_the_masses_changed(problem, seed, same_support):
             rows = np.where(rng.random(rows.shape) < 0.3, rng.random(rows.shape), rows) + 1e-9 * (rows > 0.0)
             rows[0] = rows[0] * (rng.random(rows.shape[1]) < 0.5) + 1e-6 * (np.arange(rows.shape[1]) == 0)
         rows /= rows.sum(axis=1, keepdims=True)
-        new = evaluator_of(bm.Exact(), rows)
+        new = solver_of(bm.Exact(), rows)
         new.take_from(old)
         d = d + 0.01 * ground(rng, "uniform", len(d))
         np.testing.assert_allclose(table_of(new, d), distances(bm.Exact(), rows, d), atol=1e-12 * d.max())
@@ -164,7 +164,7 @@ def test_a_restart_saves_pivots():
     rng = np.random.default_rng(2)
     rows = np.array([distribution(rng, "simplex", 30, 15) for _ in range(10)])
     d = ground(rng, "paths", 30) + ground(rng, "uniform", 30)
-    evaluator = evaluator_of(bm.Exact(), rows)
+    evaluator = solver_of(bm.Exact(), rows)
     pivots = [block_of(evaluator, ground_now, 1e-9)[1].iterations for ground_now in (d, d, d * 1.001)]
     assert pivots[0] > 45
     assert pivots[1:] == [0, 0]
@@ -193,7 +193,7 @@ def test_the_reported_error_is_honest():
     rng = np.random.default_rng(3)
     rows = np.array([distribution(rng, "simplex", 20, 12) for _ in range(6)])
     d = ground(rng, "uniform", 20)
-    out, report = block_of(evaluator_of(bm.Exact(), rows), d, 1e-9)
+    out, report = block_of(solver_of(bm.Exact(), rows), d, 1e-9)
     error = report.error
     assert error <= 1e-12
     for s in range(6):

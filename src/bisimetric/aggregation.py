@@ -43,7 +43,7 @@ class Partition:
 
     @classmethod
     def from_classes(cls, classes: ArrayLike, medoids: ArrayLike | None = None, distance: Any = None) -> Partition:
-        """A partition from anything that tells classes apart, one entry per state; medoids default to the first state of each class."""
+        """A partition from anything that tells classes apart; medoids default to the first state of each class."""
         given = np.asarray(classes)
         if given.ndim != 1 or given.size == 0:
             raise ValueError(f"classes must be a vector with one entry per state; got shape {given.shape}.")

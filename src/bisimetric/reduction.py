@@ -17,7 +17,7 @@ from .lumping import Lumping, lump
 from .model import MDP, Chain
 
 Floats = NDArray[np.float64]
-Model = TypeVar("Model", Chain, MDP, Chain | MDP)
+Model = TypeVar("Model", bound=Chain | MDP)
 
 LUMP_TOL = 1e-12  # masses that differ by less are taken as equal when states are merged
 
@@ -88,7 +88,7 @@ class Lumped(Reduction[Model]):
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Lumped) and self.lumping == other.lumping
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None
 
     def expand(self, d: NDArray[Any]) -> NDArray[Any]:
         return d[np.ix_(self.lumping.class_of, self.lumping.class_of)]

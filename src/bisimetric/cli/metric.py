@@ -61,7 +61,7 @@ def metric(
     model: Model,
     *,
     options: ModelOptions = NO_OPTIONS,
-    what: MetricOptions = _NOTHING,  # type: ignore[valid-type]
+    what: MetricOptions = _NOTHING,
     policy: str | None = None,
     output: Annotated[Path | None, Parameter(name=["--output", "-o"])] = None,
     resume: Annotated[bool, Parameter(negative="")] = False,

@@ -101,10 +101,14 @@ def _plain_type(hint: Any) -> Any:
 
 
 def _as_text(field: dataclasses.Field[Any], hint: Any, said: str) -> Text:
-    default = None if field.default in (None, dataclasses.MISSING) else str(field.default)
+    """A field as an option: what is said of it, and its default in words."""
+    what, _, otherwise = said.replace("`", "").replace('"', "").rstrip(".").partition("; None for ")
+    default = otherwise or None
     if isinstance(field.default, bool):
         default = "yes" if field.default else "no"
-    return Text(field.name, _plain_type(hint), said.replace("`", "").rstrip("."), default)
+    elif field.default not in (None, dataclasses.MISSING):
+        default = str(field.default)
+    return Text(field.name, _plain_type(hint), what, default)
 
 
 def options_of(settings: type, name: str) -> Any:
@@ -122,7 +126,7 @@ def options_of(settings: type, name: str) -> Any:
                 name=f"--{_dashed(text.name)}",
             )
             fields.append((text.name, Annotated[text.kind | None, parameter], dataclasses.field(default=None)))
-    made = dataclasses.make_dataclass(name, fields, frozen=True, kw_only=True)
+    made = dataclasses.make_dataclass(name, fields, frozen=True, kw_only=True, namespace={"__module__": __name__})
     return Parameter(name="*")(made)
 
 

@@ -80,7 +80,7 @@ def solve(
     ] = None,
     *,
     reading: ModelOptions = NO_OPTIONS,
-    options: PolicyOptions = _NOTHING,  # type: ignore[valid-type]
+    options: PolicyOptions = _NOTHING,
     policy: str | None = None,
     out: Path | None = None,
     resume: Path | None = None,

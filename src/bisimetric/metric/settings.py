@@ -20,9 +20,8 @@ Combine = Literal["chain", "labels", "hausdorff"]
 
 
 class MetricChanges(TypedDict, total=False):
-    """Settings by name, for functions that take some of them beside a `MetricSettings`."""
+    """Settings by name, for functions that take some of them beside a `MetricSettings` and a transport."""
 
-    transport: Transport
     match: Match | None
     reward_weight: float
     transition_weight: float | None
@@ -41,15 +40,18 @@ class MetricSettings:
 
     Attributes:
         transport: `Exact`, `Sinkhorn`, `KLBall` or `Independent`.
-        match: "labels" or "hausdorff", for an MDP (see the module `metric.operator`); None for a chain.
-        reward_weight, transition_weight: c_R ≥ 0 and c_T in [0, 1); None for γ.
+        match: how an MDP's choices are matched, "labels" (actions of the same name) or "hausdorff" (choices as sets); a
+            chain has none.
+        reward_weight: c_R ≥ 0, the weight of reward differences.
+        transition_weight: c_T in [0, 1), the weight of the next states; None for the discount.
         tol: largest error of the answer (sup-norm), not of a step.
         max_sweeps: give up after this many sweeps; the status says so.
         respect: labels of states that keep states apart; None for all but "init" and "deadlock".
-        lump: merge bisimilar states first and give the result for all states. None: where that is exact (`Exact`
+        lump: merge bisimilar states first and give the result for all states; None for where that is exact (`Exact`
             transport) and its rounding is far below tol.
-        remember: keep trees or potentials of each pair between sweeps. Faster; False saves their memory.
-        device, dtype: "cpu" or "cuda" (one GPU, with the extra `gpu`); "float64" or "float32".
+        remember: keep trees or potentials of each pair between sweeps, which is faster and takes memory.
+        device: "cpu", or "cuda" for one NVIDIA GPU (with the extra `gpu`).
+        dtype: "float64" or "float32".
     """
 
     transport: Transport = field(default_factory=Exact)

@@ -61,9 +61,8 @@ def solve_metric(
     check_type("model", model, Chain, MDP, words="a Chain or an MDP")
     if start is not None:
         check_type("start", start, MetricSolution)
-    if transport is not None:
-        changes["transport"] = transport
-    chosen = merged(MetricSettings, settings, changes)
+    given = dict(changes) if transport is None else {**changes, "transport": transport}
+    chosen = merged(MetricSettings, settings, given)
     question = chosen.for_model(model)
     notes = _notes(model, question)  # refuses labels that do not tell choices apart
     reduction = _reduced(model, question, chosen.lump)

@@ -1,4 +1,4 @@
-"""Approximate policy iteration: one loop (`loop`), runs of it alone (`solve`), side by side (`batch`), in folders (`folder`)."""
+"""Approximate policy iteration: the loop (`loop`), alone (`solve`), side by side (`batch`), in folders (`folder`)."""
 
 from .batch import solve_policies
 from .run import PolicyRun, Step

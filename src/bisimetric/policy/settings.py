@@ -53,15 +53,17 @@ class PolicySettings:
         restart_metric: start the metric from 0 at every policy (naive API), not from the last one (API(α)).
         greedy_noise: band for δ_k = ‖T_{π_g} V − T V‖∞, or None for exact greedy policies.
         ties: which of several best actions a greedy policy takes: the "first", or one at "random" from the seed.
-        steps, target: stop after this many steps, or where the certified bound is at most target.
-        seed: of noise and random ties, which are drawn per choice of the model worked on (so not the same with and
-            without lumping).
-        settle: end where nothing changes any more; False goes on to the last step.
+        steps: most steps.
+        target: stop where the certified bound is at most this.
+        seed: of noise, random ties and first medoids. Noise and ties are drawn per choice of the model worked on, so
+            they are not the same with and without lumping.
+        settle: end where nothing changes any more, before the last step.
         optimum: also compute V*, and the true error at each step.
-        lump: merge bisimilar states first, and lift the result back to all states. None: where that is exact
+        lump: merge bisimilar states first, and lift the result back to all states; None for where that is exact
             (`Exact` transport) and the first policy does not tell merged states apart.
-        remember: keep trees or potentials of each pair between sweeps and steps. Faster; False saves their memory.
-        device, dtype: "cpu" or "cuda" (one GPU, with the extra `gpu`); "float64" or "float32".
+        remember: keep trees or potentials of each pair between sweeps and steps, which is faster and takes memory.
+        device: "cpu", or "cuda" for one NVIDIA GPU (with the extra `gpu`).
+        dtype: "float64" or "float32".
     """
 
     transport: Transport = field(default_factory=Exact)

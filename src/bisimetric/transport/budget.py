@@ -134,7 +134,7 @@ def value_rounding(terms: int, reg: float, top: float, eps: float) -> float:
 
 
 def products_slack(marginal_error: float, terms: int, budget: EntropicBudget, top: float, as_value: bool) -> float:
-    """How far a cost or value by matrix products may be off, for marginals within an error and sums of so many terms."""
+    """How far a cost or value by matrix products may be off: marginals within an error, sums of so many terms."""
     rounding = value_rounding(terms, budget.reg, top, budget.eps) if as_value else 0.0
     return (marginal_error + terms * budget.eps) * top + rounding
 

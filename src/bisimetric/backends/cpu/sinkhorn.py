@@ -126,9 +126,10 @@ class SinkhornSolver(CpuSolver):
         self.in_logs = old.in_logs
         self.scalings.take_from(old.scalings)
         both_products = self.matrix is not None and old.matrix is not None
-        if both_products and self.remember and self.first == old.first and len(self.groups) == len(old.groups):
-            if all(np.array_equal(a, b) for a, b in zip(self.groups, old.groups, strict=True)):
-                self.ratios = [array.copy() for array in old.ratios]
+        same_pairs = self.first == old.first and len(self.groups) == len(old.groups)
+        same_pairs = same_pairs and all(map(np.array_equal, self.groups, old.groups))
+        if both_products and same_pairs and self.remember:
+            self.ratios = [array.copy() for array in old.ratios]
 
     @property
     def remembered_bytes(self) -> int:

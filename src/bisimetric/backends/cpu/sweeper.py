@@ -4,7 +4,7 @@ A sweep takes the ground costs of all pairs from d first, so that d can then be 
 
     for each unit of states s0 … s1−1:      on the threads
         transports of their rows            `solver.fill`, in blocks
-        combined into rows of F(d)          `_rows_of_F`
+        combined into rows of F(d)          `_combined_rows`
         written into d, above and below the diagonal
 """
 
@@ -83,7 +83,7 @@ class CpuSweeper(Sweeper):
             if solver.halt[0]:  # a block that was left early must not be written
                 raise _HaltedError
 
-        rows = self._rows_of_F(unit, solver.first, fill, solver.unit)
+        rows = self._combined_rows(unit, solver.first, fill, solver.unit)
         rise, fall = kernels.write_rows(rows, unit[0], solver.first, d)
         return rise, fall, tally.error, tally.iterations
 
@@ -95,9 +95,9 @@ class CpuSweeper(Sweeper):
                 if self.solver.halt[0]:
                     raise _HaltedError
 
-            kernels.write_rows(self._rows_of_F(unit, 1, fill, 1.0), unit[0], 1, target)
+            kernels.write_rows(self._combined_rows(unit, 1, fill, 1.0), unit[0], 1, target)
 
-    def _rows_of_F(self, unit: Unit, first: int, fill: Fill, scale: float) -> Floats:
+    def _combined_rows(self, unit: Unit, first: int, fill: Fill, scale: float) -> Floats:
         """Rows s0 … s1−1 of F(d), for t ≥ s + first, with transports from `fill`, which are in units of `scale`."""
         c, (s0, s1) = self.comparison, unit
         rows, weights = np.zeros((s1 - s0, c.n_states)), Weights(c.c_R, c.c_T * scale)

@@ -1,4 +1,4 @@
-"""What solvers of pairs share on a device: ground costs in their unit, what is remembered, reports through the tally."""
+"""What solvers of pairs share on a device: ground costs in their unit, what is remembered, the tally of reports."""
 
 from __future__ import annotations
 

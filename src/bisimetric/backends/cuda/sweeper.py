@@ -140,7 +140,7 @@ class CudaSweeper(Sweeper):
                 fill(0, s0, s1, transports)
                 kernels.write_chain(tally, transports, s0, first, self._rewards, weights, d)
             else:
-                kernels.write_rows(tally, self._rows_of_F((s0, s1), first, fill, weights), s0, first, d)
+                kernels.write_rows(tally, self._combined_rows((s0, s1), first, fill, weights), s0, first, d)
         kernels.mirror(tally, d)
         kernels.end_sweep(tally, stop, self._dtype)
 
@@ -172,10 +172,10 @@ class CudaSweeper(Sweeper):
             def fill(group: int, a0: int, a1: int, out: Array, order: int = order) -> None:
                 self.solver.bounds(group, a0, a1, *(out, kernels.cupy().zeros_like(out))[::order])
 
-            rows = self._rows_of_F(unit, 1, fill, Weights(c.c_R, c.c_T))
+            rows = self._combined_rows(unit, 1, fill, Weights(c.c_R, c.c_T))
             kernels.write_rows(self.solver.tally, rows, unit[0], 1, target)
 
-    def _rows_of_F(self, unit: Unit, first: int, fill: Fill, weights: Weights) -> Array:
+    def _combined_rows(self, unit: Unit, first: int, fill: Fill, weights: Weights) -> Array:
         """Rows s0 … s1−1 of F(d), for t ≥ s + first, with transports from `fill`."""
         xp, tally, c, (s0, s1) = kernels.cupy(), self.solver.tally, self.comparison, unit
         rows: Array = xp.zeros((s1 - s0, c.n_states), self._dtype)

@@ -144,8 +144,8 @@ class Ended(NamedTuple):
 class Weights(NamedTuple):
     """Of rewards and of transitions in a distance: c_R |Δr| + c_T W."""
 
-    c_R: float  # noqa: N815
-    c_T: float  # noqa: N815
+    c_R: float
+    c_T: float
 
 
 class Stored(NamedTuple):

@@ -48,7 +48,7 @@ class Members(NamedTuple):
 
 
 class Scalings(NamedTuple):
-    """Sinkhorn's λ, whether the value is wanted or the sharp cost, exp(−C/λ) and the largest C/λ for which it is used."""
+    """Sinkhorn's λ, whether the value is wanted, exp(−C/λ), and the largest C/λ for which that is used."""
 
     reg: float
     as_value: bool
@@ -68,8 +68,8 @@ class Limits(NamedTuple):
 class Products(NamedTuple):
     """Scaling by matrix products: exp(−C/λ), that times C, λ, what is wanted, the error of marginals, most rounds."""
 
-    kernel: Array | None
-    weighted: Array | None
+    kernel: Array
+    weighted: Array
     reg: float
     as_value: bool
     tol: float

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -138,10 +138,11 @@ def over_rows(rows: int, width: int) -> tuple[tuple[int, int], int]:
     return (max(1, min(-(-width // threads), -(-64 * processors() // rows))), rows), threads
 
 
-def stream() -> Any:
+def stream() -> AbstractContextManager[Any]:
     """A stream that waits for no other, as a context."""
     streams = getattr(cupy().cuda, "Stream", None)
-    return nullcontext() if streams is None else streams(non_blocking=True)
+    apart: AbstractContextManager[Any] = nullcontext() if streams is None else streams(non_blocking=True)
+    return apart
 
 
 def captured(work: Callable[[], None]) -> Any:
@@ -149,7 +150,7 @@ def captured(work: Callable[[], None]) -> Any:
 
     All arrays must stay where they are as long as the graph is used.
     """
-    apart = stream()
+    apart: Any = stream()
     if isinstance(apart, nullcontext):
         return None
     try:

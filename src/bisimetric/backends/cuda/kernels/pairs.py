@@ -214,7 +214,7 @@ def pair_bytes(width: int, real: int) -> int:
 def exact_block(
     tally: Tally, rows: Rows, block: PairBlock, ground: Ground, share: float, kept: Array, out: Array
 ) -> None:
-    """out[a − a0, b] = W_p between members a and b; kept is bytes [pairs, …], `share` that of `budget.pricing_share`."""
+    """out[a − a0, b] = W_p between members a and b; kept is bytes [pairs, …], share is `budget.pricing_share`."""
     group, a0, a1, first = block
     widest, n_members = rows.widest[group], len(rows.groups[group])
     keep, width = np.int64(len(kept) > 0), rows.small_width(group)
