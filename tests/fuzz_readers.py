@@ -35,10 +35,11 @@ from model_files import CSV, DRN, LAB, SREW, TRA, TREW
 from umb_archives import archive, umb_members
 
 import bisimetric as bm
-from bisimetric import runs
 from bisimetric.cli.inputs import load_policy
 from bisimetric.cli.words import BadInputError
 from bisimetric.damage import DamagedFileError
+from bisimetric.policy import checkpoint
+from bisimetric.policy import folder as runs
 
 MEMORY = 3 << 30  # bytes of address space that a process may have
 SECONDS = 10.0  # that one input may take
@@ -103,7 +104,7 @@ def read(kind: str, folder: Path, names: list[str]) -> None:
         load_policy(str(path), MODEL)
     elif kind == "run folder":
         runs.read_settings(folder)
-        state = runs._restore(folder, MODEL, bm.PolicySettings(steps=3, lump=False).for_model(MODEL))
+        state = checkpoint.restore(folder, MODEL, bm.PolicySettings(steps=3, lump=False).for_model(MODEL))
         runs._checked_history(folder / "history.jsonl", 0 if state is None else state.k)
     else:
         bm.read(path, None if kind == "npz" else 0.9)

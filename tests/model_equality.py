@@ -8,7 +8,7 @@ import numpy as np
 def arrays_of(mdp):
     return {
         "indptr": mdp.rows.indptr, "indices": mdp.rows.indices, "probs": mdp.rows.probs, "rewards": mdp.rewards,
-        "choice_ptr": mdp.choice_ptr, "label_of_choice": mdp.label_of_choice,
+        "choice_ptr": mdp.choice_ptr, "action_of_choice": mdp.action_of_choice,
     }  # fmt: skip
 
 
@@ -17,7 +17,7 @@ def assert_same(a, b):
         other = arrays_of(b)[key]
         assert array.dtype == other.dtype, key
         np.testing.assert_array_equal(array, other, err_msg=key)
-    assert (a.gamma, a.label_names, a.state_names) == (b.gamma, b.label_names, b.state_names)
+    assert (a.gamma, a.action_labels, a.state_names) == (b.gamma, b.action_labels, b.state_names)
     assert (a.classes is None) == (b.classes is None)
     if a.classes is not None:
         np.testing.assert_array_equal(a.classes, b.classes)

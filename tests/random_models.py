@@ -31,7 +31,7 @@ def choices_of(model: bm.Chain | bm.MDP) -> list[list[tuple[str, float, np.ndarr
         return [[("", float(model.rewards[s]), P[s])] for s in range(model.n_states)]
     return [
         [
-            (model.label_names[model.label_of_choice[k]], float(model.rewards[k]), P[k])
+            (model.action_labels[model.action_of_choice[k]], float(model.rewards[k]), P[k])
             for k in range(model.choice_ptr[s], model.choice_ptr[s + 1])
         ]
         for s in range(model.n_states)

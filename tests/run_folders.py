@@ -11,7 +11,8 @@ from pathlib import Path
 import numpy as np
 
 import bisimetric as bm
-from bisimetric import cli, runs
+from bisimetric import cli
+from bisimetric.policy import folder as runs
 
 PROGRAM = (sys.executable, "-c", "from bisimetric.cli import main; main()")
 MODEL = "problem:chain?n_states=20&n_classes=5&mixing=0.2"

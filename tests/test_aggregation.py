@@ -35,24 +35,24 @@ epsilons = st.sampled_from([0.0, 0.2, 0.5, 1.0, 1.5, 2.0, 9.0])
 def pairs_within(d: np.ndarray, part: bm.Partition) -> float:
     """The largest distance of two different states of a class, by brute force."""
     n = range(len(d))
-    return max((d[s, t] for s in n for t in n if s != t and part.labels[s] == part.labels[t]), default=0.0)
+    return max((d[s, t] for s in n for t in n if s != t and part.class_of[s] == part.class_of[t]), default=0.0)
 
 
 def check_partition(part: bm.Partition, d: np.ndarray) -> None:
     """What holds of every partition."""
     n = len(d)
     assert part.n_states == n
-    assert len(part) == part.n_classes == len(part.medoids) == len(set(part.labels.tolist()))
-    firsts = [int(np.flatnonzero(part.labels == c)[0]) for c in range(part.n_classes)]
+    assert len(part) == part.n_classes == len(part.medoids) == len(set(part.class_of.tolist()))
+    firsts = [int(np.flatnonzero(part.class_of == c)[0]) for c in range(part.n_classes)]
     assert firsts == sorted(firsts)  # numbered by first appearance
-    assert part.labels[part.medoids].tolist() == list(range(part.n_classes))
-    assert part.sizes.tolist() == [int((part.labels == c).sum()) for c in range(part.n_classes)]
-    medoid = part.medoids[part.labels]
+    assert part.class_of[part.medoids].tolist() == list(range(part.n_classes))
+    assert part.sizes.tolist() == [int((part.class_of == c).sum()) for c in range(part.n_classes)]
+    medoid = part.medoids[part.class_of]
     radius = max((d[s, medoid[s]] for s in range(n) if s != medoid[s]), default=0.0)
     assert part.radius == radius
     assert part.diameter == pairs_within(d, part)
     with pytest.raises(ValueError, match="read-only"):
-        part.labels[0] = 5
+        part.class_of[0] = 5
     with pytest.raises(ValueError, match="read-only"):
         part.medoids[0] = 0
 
@@ -65,7 +65,7 @@ def test_radius_rule_is_algorithm_1(d, eps):
     wanted = algorithm_1(d, eps)
     assert np.array_equal(d, before)
     classes = {frozenset(members): members[0] for members in wanted}
-    found = {frozenset(np.flatnonzero(part.labels == c).tolist()): int(part.medoids[c]) for c in range(len(part))}
+    found = {frozenset(np.flatnonzero(part.class_of == c).tolist()): int(part.medoids[c]) for c in range(len(part))}
     assert found == classes
     if np.array_equal(d, d.T):
         check_partition(part, d)
@@ -84,14 +84,14 @@ def test_radius_rule_can_exceed_twice_eps_without_a_triangle_inequality():
     d = np.array([[0.0, 1.0, 1.0], [1.0, 0.0, 9.0], [1.0, 9.0, 0.0]])
     assert bm.EpsilonCover(1.0)(d).diameter == 9.0
     part = bm.EpsilonCover(1.0, rule="diameter")(d)
-    assert (part.labels.tolist(), part.diameter) == ([0, 0, 1], 1.0)
+    assert (part.class_of.tolist(), part.diameter) == ([0, 0, 1], 1.0)
 
 
 def test_ties_go_to_the_smallest_index():
     d = np.abs(np.arange(4.0)[:, None] - np.arange(4.0)[None, :])
     part = bm.EpsilonCover(1.0)(d)  # states 1 and 2 have three neighbours each
     assert part.medoids.tolist() == [1, 3]
-    assert part.labels.tolist() == [0, 0, 0, 1]
+    assert part.class_of.tolist() == [0, 0, 0, 1]
 
 
 @settings(max_examples=60)
@@ -106,7 +106,7 @@ def test_k_medoids(d, seed, data):
     assert np.array_equal(part.medoids, again.medoids)
     ground_distance = d.copy()
     np.fill_diagonal(ground_distance, 0.0)
-    loss = ground_distance[np.arange(len(d)), part.medoids[part.labels]].sum()
+    loss = ground_distance[np.arange(len(d)), part.medoids[part.class_of]].sum()
     random = np.random.default_rng(seed).choice(len(d), k, replace=False)  # where it began
     assert loss <= ground_distance[:, random].min(axis=1).sum() + 1e-9
     assert loss <= ground_distance[:, part.medoids].min(axis=1).sum() + 1e-9  # each state is with its nearest
@@ -118,7 +118,7 @@ def test_k_medoids_limits_and_quality():
     d = np.linalg.norm(x[:, None] - x[None, :], axis=2)
     truth = np.round(x[:, 0] / 5.0)
     assert bm.KMedoids(3)(d).purity(truth) == 1.0
-    assert bm.KMedoids(30)(d).labels.tolist() == list(range(30))
+    assert bm.KMedoids(30)(d).class_of.tolist() == list(range(30))
     assert bm.KMedoids(30)(d).radius == 0.0
     one = bm.KMedoids(1)(d)
     assert one.n_classes == 1
@@ -127,7 +127,7 @@ def test_k_medoids_limits_and_quality():
 
 def test_labels_are_canonical():
     part = bm.Partition.from_classes(["b", "b", "a", "c", "a"])
-    assert part.labels.tolist() == [0, 0, 1, 2, 1]
+    assert part.class_of.tolist() == [0, 0, 1, 2, 1]
     assert part.medoids.tolist() == [0, 2, 3]
     assert part == bm.Partition.from_classes([7, 7, -1, 0, -1], medoids=[4])
     assert part != bm.Partition.from_classes([0, 1, 1, 2, 1])
@@ -140,10 +140,10 @@ def test_purity_and_nmi(labels, seed):
     truth = np.random.default_rng(seed).integers(0, 4, size=len(labels))
     part = bm.Partition.from_classes(labels)
     assert part.nmi(truth) == pytest.approx(normalized_mutual_info_score(truth, labels), abs=1e-12)
-    wanted = sum(np.bincount(truth[part.labels == c]).max() for c in range(len(part))) / len(labels)
+    wanted = sum(np.bincount(truth[part.class_of == c]).max() for c in range(len(part))) / len(labels)
     assert part.purity(truth) == pytest.approx(wanted, abs=1e-15)
-    assert part.nmi(part.labels) == pytest.approx(1.0, abs=1e-12)
-    assert part.purity(part.labels) == 1.0
+    assert part.nmi(part.class_of) == pytest.approx(1.0, abs=1e-12)
+    assert part.purity(part.class_of) == 1.0
 
 
 def test_lift_membership_and_shares():
@@ -151,7 +151,7 @@ def test_lift_membership_and_shares():
     assert part.lift([1.0, 2.0, 3.0]).tolist() == [1.0, 2.0, 1.0, 3.0]
     table = np.arange(6.0).reshape(3, 2)
     assert np.array_equal(part.lift(table), table[[0, 1, 0, 2]])
-    assert np.array_equal(membership(part).toarray(), np.eye(3)[part.labels])
+    assert np.array_equal(membership(part).toarray(), np.eye(3)[part.class_of])
     assert np.allclose(class_shares(part, [1.0, 5.0, 3.0, 2.0]), [0.25, 1.0, 0.75, 1.0], atol=1e-15)
     for bad in (np.ones(4), np.ones((2, 2)), 1.0):
         with pytest.raises(ValueError, match="one entry per class"):
@@ -168,7 +168,7 @@ def test_quotient_is_the_weighted_average(seed, n, n_actions):
     for weights in (None, rng.random(n) + 0.01):
         small = bm.quotient(mdp, part, weights)
         xi = np.ones(n) if weights is None else weights
-        Phi = np.eye(len(part))[part.labels]  # [S, K]
+        Phi = np.eye(len(part))[part.class_of]  # [S, K]
         share = xi[:, None] * Phi / (xi @ Phi)  # [S, K], columns sum to 1
         wanted_P = np.einsum("sk,sat,tl->kal", share, P, Phi)
         wanted_R = np.einsum("sk,sa->ka", share, R)
@@ -176,7 +176,7 @@ def test_quotient_is_the_weighted_average(seed, n, n_actions):
         assert np.allclose(found_P, wanted_P, atol=1e-13)
         assert np.allclose(small.rewards.reshape(wanted_R.shape), wanted_R, atol=1e-13)
         assert np.allclose(found_P.sum(axis=2), 1.0, atol=1e-12)
-        assert small.label_names == mdp.label_names
+        assert small.action_labels == mdp.action_labels
 
 
 def test_true_classes_give_the_reduced_mdp():
@@ -202,7 +202,7 @@ def test_ragged_quotient_and_lifted_policy():
     part = bm.Partition.from_classes([0, 0, 1, 2])
     small = bm.quotient(mdp, part)
     assert small.choice_ptr.tolist() == [0, 2, 4, 5]
-    assert [small.label_names[k] for k in small.label_of_choice] == list("ababc")
+    assert [small.action_labels[k] for k in small.action_of_choice] == list("ababc")
     assert small.rewards.tolist() == [1.5, 1.5, 4.0, 5.0, 6.0]  # a: (0 + 3)/2, b: (1 + 2)/2
     assert small.rows.matrix().toarray().tolist() == [[0.5, 0.5, 0], [0, 0.5, 0.5], [1, 0, 0], [1, 0, 0], [0, 0, 1]]
     assert small.state_names == ("w", "y", "z")

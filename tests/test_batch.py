@@ -2,54 +2,58 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 from policy_runs import NOISY, chain, same
 
 import bisimetric as bm
-from bisimetric import policy_iteration
-from bisimetric.parts import Batch, finished
+from bisimetric.policy.batch import Batch
+from bisimetric.policy.solve import PolicyWork
 
 
-def counting(n, seen, fail=False):
-    for k in range(n):
-        seen.append(k)
-        yield
-    if fail:
-        raise ArithmeticError("no")
-    return n
+class Counting:
+    """Work of some parts, which are noted as they are done."""
+
+    def __init__(self, n, seen, *, fail=False):
+        self.n, self.seen, self.fail, self.stopped = n, seen, fail, False
+
+    def go_on(self):
+        self.seen.append(len(self.seen))
+        return len(self.seen) >= self.n
+
+    def interrupt(self):
+        self.stopped = True
+
+    def result(self):
+        if self.fail:
+            raise ArithmeticError("no")
+        return "stopped" if self.stopped else self.n
 
 
 def test_parts_go_on_in_turn_and_results_have_their_names():
     seen: list[list[int]] = [[], [], []]
     batch: Batch[int] = Batch(3, "cpu")
     for number, length in enumerate((1, 3, 2)):
-        batch.add(f"run {number}", counting(length, seen[number], fail=number == 2))
+        batch.add(f"run {number}", partial(Counting, length, seen[number], fail=number == 2))
     assert batch.full
     assert len(batch) == 3
-    assert seen == [[0], [0], [0]]
     assert batch.go_on() == [("run 0", 1)]
-    assert seen == [[0], [0, 1], [0, 1]]
+    assert seen == [[0], [0], [0]]
     assert not batch.full
     [(name, error)] = batch.go_on()
     assert name == "run 2"
     assert isinstance(error, ArithmeticError)
     assert batch.go_on() == [("run 1", 3)]
     assert len(batch) == 0
-    assert finished(counting(4, [])) == 4
 
 
-def test_an_error_is_raised_where_each_stopped():
-    def patient():
-        try:
-            while True:
-                yield
-        except KeyboardInterrupt:
-            return "stopped"
-
+def test_an_interrupt_ends_all_with_what_they_have():
     batch: Batch[str] = Batch(2, "cpu")
-    batch.add("a", patient())
-    batch.add("b", patient())
-    assert batch.go_on(KeyboardInterrupt) == [("a", "stopped"), ("b", "stopped")]
+    batch.add("a", partial(Counting, 9, []))
+    batch.add("b", partial(Counting, 9, []))
+    assert batch.go_on() == []
+    assert batch.go_on(interrupt=True) == [("a", "stopped"), ("b", "stopped")]
 
 
 @pytest.mark.parametrize("side_by_side", [1, 2, 8])
@@ -82,15 +86,15 @@ def test_a_stop_ends_all_runs_with_what_they_have():
 
 
 def test_a_stop_while_a_run_ends_loses_nothing(monkeypatch):
-    original, calls = policy_iteration.finish, []
+    original, calls = PolicyWork._result, []
 
-    def interrupted(*arguments):
+    def interrupted(work):
         calls.append(1)
         if len(calls) == 1:
             raise KeyboardInterrupt
-        return original(*arguments)
+        return original(work)
 
-    monkeypatch.setattr(policy_iteration, "finish", interrupted)
+    monkeypatch.setattr(PolicyWork, "_result", interrupted)
     runs = bm.solve_policies(chain(), [{"steps": 2}, {"steps": 6}, {"steps": 6}], side_by_side=2, **NOISY)
     assert [run.status for run in runs] == [bm.Status.INTERRUPTED] * 2
     assert len(runs[0].history) == 2
@@ -100,12 +104,11 @@ def test_a_stop_while_a_run_ends_loses_nothing(monkeypatch):
 def test_works_that_fail_at_once_leave_their_stream():
     def broken():
         raise ArithmeticError("at once")
-        yield
 
     batch: Batch[int] = Batch(1, "cpu")
     for _ in range(3):
         with pytest.raises(ArithmeticError):
-            batch.add("x", broken())
+            batch.add("x", broken)
         assert not batch.full
     assert len(batch._idle) == 1
 

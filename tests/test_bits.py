@@ -12,7 +12,7 @@ import sys
 import pytest
 from numba.core.dispatcher import Dispatcher
 
-from bisimetric.kernels import cpu
+from bisimetric.backends.cpu import kernels as cpu
 
 HARMLESS = {"nnan", "ninf", "nsz"}  # change no finite number but the sign of 0
 

@@ -32,7 +32,7 @@ def holds(certificate: bm.Certificate, truth: float, slack: float = ROUNDING) ->
 
 def classes(model: Small, d: np.ndarray) -> bm.Partition:
     """A partition by a rule, or a random one; the extents are of d."""
-    labels = bm.EpsilonCover(model.rng.choice([0.0, 0.1, 0.5]) * d.max())(d).labels
+    labels = bm.EpsilonCover(model.rng.choice([0.0, 0.1, 0.5]) * d.max())(d).class_of
     return bm.Partition.from_classes(labels if model.rng.random() < 0.4 else model.labels(), distance=d)
 
 
@@ -55,7 +55,7 @@ def test_value_of_a_policy_after_aggregation(seed, p, rewards):
     sweeps = int(model.rng.choice([1, 2, 5, 100_000]))
     solution = metric(model.mdp().under(policy), p, c, tol=1e-8, max_sweeps=sweeps)
     part = classes(model, solution.distance)
-    V_abstract = aggregated(P, R, model.gamma, part.labels, model.rng.random(len(R)) + 0.05)
+    V_abstract = aggregated(P, R, model.gamma, part.class_of, model.rng.random(len(R)) + 0.05)
     bound = certificates.policy_value_error(
         part.diameter / 2.0, gamma=model.gamma, metric_error=solution.error, certified_metric=True, **c
     )
@@ -70,7 +70,7 @@ def test_optimal_value_after_aggregation(seed, p, rewards):
     sweeps = int(model.rng.choice([1, 2, 5, 100_000]))
     solution = metric(model.mdp(), p, c, match="labels", tol=1e-8, max_sweeps=sweeps)
     part = classes(model, solution.distance)
-    V_abstract = aggregated_best(model, part.labels, model.rng.random(len(model.R)) + 0.05)
+    V_abstract = aggregated_best(model, part.class_of, model.rng.random(len(model.R)) + 0.05)
     bound = certificates.optimal_value_error(
         part.diameter / 2.0, gamma=model.gamma, metric_error=solution.error, certified_metric=True, **c
     )
@@ -90,7 +90,7 @@ def test_decomposition_of_error_sources(seed, p):
     learned = metric(bm.Chain.from_arrays(P_hat, R_hat, model.gamma), p, c, tol=1e-8)
     table = distances(bm.Exact(p), np.concatenate([P, P_hat]), np.array(d))
     part = classes(model, learned.distance)
-    V_abstract = aggregated(P, R, model.gamma, part.labels, np.ones(len(R)))
+    V_abstract = aggregated(P, R, model.gamma, part.class_of, np.ones(len(R)))
     bound = certificates.value_error_with_models(
         part.diameter / 2.0,
         gamma=model.gamma,

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from transport_blocks import block_of, solver_of, family_of
+from transport_blocks import block_of, rows_of, solver_of
 
 import bisimetric as bm
 
@@ -60,10 +60,10 @@ def test_transports_are_within_their_claimed_errors(kind, dtype, seed, p, scale,
     size = 10.0 ** (scale if dtype == "float64" else scale / 5)
     d = edge_ground(rng, n, size).astype(dtype).astype(np.float64)
     way = bm.Exact(float(p)) if kind == "exact" else bm.Independent(float(p))
-    evaluator = solver_of(way, rows, dtype=dtype)
-    out, report = block_of(evaluator, d, 1e-9 * size)
+    solver = solver_of(way, rows, dtype=dtype)
+    out, report = block_of(solver, d, 1e-9 * size)
     for a in range(3):
-        for b in range(a + evaluator.first, 3):
+        for b in range(a + solver.first, 3):
             true = truth.transport(kind, exact_ground(d), *(truth.rational_row(rows[k]) for k in (a, b)), p)
             allowed = report.error + 16.0 * EPS[dtype] * float(d.max())
             assert abs(Decimal(float(out[a, b])) - true) <= Decimal(allowed), (a, b, float(out[a, b]), float(true))
@@ -103,11 +103,11 @@ def test_values_from_starts_of_other_masses_are_within_their_claimed_errors(dtyp
     if d.max() > 30.0 * reg:  # 60 digits of Sinkhorn's iteration would take for ever
         return
     way = bm.Sinkhorn(reg, cost="value")
-    evaluator = solver_of(way, before, dtype=dtype)
-    block_of(evaluator, d, 1e-3)
-    evaluator.follow(family_of(after))
+    solver = solver_of(way, before, dtype=dtype)
+    block_of(solver, d, 1e-3)
+    solver.follow(rows_of(after))
     for accuracy in (1e-3, 1e-6):
-        out, report = block_of(evaluator, d, accuracy)
+        out, report = block_of(solver, d, accuracy)
         for a, b in ((0, 0), (0, 1), (1, 1)):
             low, high = truth.entropic_value(d, after[a], after[b], reg)
             allowed = Decimal(report.error + 16.0 * EPS[dtype] * float(d.max()))

@@ -256,13 +256,13 @@ def test_ctrl_c_while_loading(monkeypatch, capsys):
 
 SLOW = "problem:garnet?n_states=500&branching=8&gamma=0.9999"
 WATCHED = """
-from bisimetric.operators import HostOperator
+from bisimetric.backends.cpu.sweeper import CpuSweeper
 from bisimetric.cli import main
-original = HostOperator.sweep
+original = CpuSweeper.sweep
 def sweep(*arguments):
     print("sweep", flush=True)
     return original(*arguments)
-HostOperator.sweep = sweep
+CpuSweeper.sweep = sweep
 print("loaded", flush=True)
 main()
 """

@@ -18,7 +18,7 @@ import pytest
 import bisimetric as bm
 from bisimetric.cli import run
 from bisimetric.cli.examples import EXAMPLES
-from bisimetric.cli.solve import PolicyOptions
+from bisimetric.cli.options import PolicyOptions, settings_from
 
 
 @pytest.fixture(autouse=True)
@@ -109,31 +109,36 @@ def test_a_damaged_run_folder_is_one_line(capsys):
 # ---- defaults ----
 
 
+def settings_of(**options):
+    return settings_from(bm.PolicySettings, PolicyOptions(**options))
+
+
 def test_every_setting_of_a_run_can_be_given_on_the_command_line():
     """Each field of the settings differs from its default for some option, and no option does nothing."""
     options = PolicyOptions(
         transport="sinkhorn:1.0", eps=0.3, alpha="0.5", sweeps=3, early_stop=0.2, naive=True, noise="0.1,0.2",
-        ties="random", steps=7, target=0.5, seed=3, optimum=False, lump=False, device="cuda", dtype="float32",
+        ties="random", steps=7, target=0.5, seed=3, settle=False, optimum=False, lump=False, remember=False,
+        device="cuda", dtype="float32",
     )  # fmt: skip
-    made, default = options.settings(), bm.PolicySettings()
+    made, default = settings_from(bm.PolicySettings, options), bm.PolicySettings()
     assert [f.name for f in fields(made) if getattr(made, f.name) == getattr(default, f.name)] == []
     for option in fields(options):
         if option.name not in ("rule", "k"):
-            alone = PolicyOptions(**{option.name: getattr(options, option.name)}).settings()
+            alone = settings_of(**{option.name: getattr(options, option.name)})
             assert alone != default, option.name
-    assert PolicyOptions(rule="diameter").settings().aggregation == bm.EpsilonCover(rule="diameter")
-    assert PolicyOptions(k=4).settings().aggregation == bm.KMedoids(4, 0)
+    assert settings_of(rule="diameter").aggregation == bm.EpsilonCover(rule="diameter")
+    assert settings_of(k=4).aggregation == bm.KMedoids(4, 0)
 
 
 def test_library_and_command_line_have_the_same_defaults(capsys):
-    assert PolicyOptions().settings() == bm.PolicySettings()
+    assert settings_of() == bm.PolicySettings()
     model = "problem:staircase?n_states=40&n_classes=5"
     assert run(["solve", model, "--out", "run", "--no-pictures", "--json"]) == 0
     with np.load("run/result.npz") as made:
-        policy, labels = made["policy"], made["labels"]
+        policy, labels = made["policy"], made["class_of"]
     called = bm.solve_policy(bm.problems.staircase(n_states=40, n_classes=5))
     np.testing.assert_array_equal(policy, called.policy)
-    np.testing.assert_array_equal(labels, called.partition.labels)
+    np.testing.assert_array_equal(labels, called.partition.class_of)
     assert json.loads(capsys.readouterr().out)["bound"] == called.certificate.error
 
 
@@ -142,7 +147,7 @@ def test_default_settings_follow_the_scale_of_rewards(scale):
     mdp = bm.problems.staircase(n_states=40, n_classes=5)
     scaled = replace(mdp, rewards=scale * mdp.rewards)
     one, other = bm.solve_policy(mdp), bm.solve_policy(scaled)
-    np.testing.assert_array_equal(one.partition.labels, other.partition.labels)
+    np.testing.assert_array_equal(one.partition.class_of, other.partition.class_of)
     np.testing.assert_allclose(one.policy, other.policy, atol=1e-9)
     assert other.certificate.error == pytest.approx(scale * one.certificate.error, rel=1e-6, abs=scale * 1e-9)
 
@@ -337,7 +342,7 @@ def test_info_costs_little_for_many_states(capsys):
 
 
 def test_a_solve_that_does_not_fit_is_refused_before_it_starts(monkeypatch, capsys):
-    from bisimetric.operators import plan
+    from bisimetric.metric import plan
 
     monkeypatch.setattr(plan, "available_memory", lambda: 1_000_000)
     assert run(["metric", "problem:garnet?n_states=2000", "--match", "labels", "-o", "d.npz"]) == 2

@@ -129,7 +129,7 @@ def test_damage_is_refused_or_harmless(tmp_path, model_file):
 
 
 @pytest.mark.parametrize("entry", ["version", "indptr", "indices", "probs", "rewards", "choice_ptr", "gamma",
-                                   "label_of_choice", "label_names"])  # fmt: skip
+                                   "action_of_choice", "action_labels"])  # fmt: skip
 def test_each_entry_is_needed(model_file, entry):
     data = entries(model_file)
     del data[entry]
@@ -145,8 +145,8 @@ WRONG_ENTRIES = {
     "rewards": np.zeros(3),
     "choice_ptr": np.array(16),
     "gamma": np.array([0.5, 0.5]),
-    "label_of_choice": np.full(16, 9),
-    "label_names": np.array("north"),
+    "action_of_choice": np.full(16, 9),
+    "action_labels": np.array("north"),
     "state_names": np.array(["x"]),
     "classes": np.zeros(3),
 }

@@ -9,12 +9,12 @@ import importlib.util
 
 import numpy as np
 import pytest
+from bisimetric.kernels import select
+from bisimetric.operators import metric_operator
 
 import bisimetric as bm
 from bisimetric import runs
-from bisimetric.kernels import select
 from bisimetric.backends.errors import DeviceError
-from bisimetric.operators import metric_operator
 
 
 def _device() -> str:

@@ -11,15 +11,15 @@ import sys
 import emulated_cuda
 import numpy as np
 import pytest
+from bisimetric.kernels import reference, select
+from bisimetric.kernels.gpu import classes, device, pairs
+from bisimetric.operators import DeviceOperator, metric_operator
 from random_models import random_chain, random_mdp
 from transport_blocks import GROUNDS, distribution, family_of, ground
 from transports import EVERY_TRANSPORT, name
 
 import bisimetric as bm
 from bisimetric.aggregation import class_shares
-from bisimetric.kernels import reference, select
-from bisimetric.kernels.gpu import classes, device, pairs
-from bisimetric.operators import DeviceOperator, metric_operator
 
 pytestmark = [
     pytest.mark.skipif(emulated_cuda.COMPILER is None, reason="needs a C++ compiler"),

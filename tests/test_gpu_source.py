@@ -8,10 +8,10 @@ import subprocess
 
 import numpy as np
 import pytest
+from bisimetric.kernels.gpu import device
 
 import bisimetric as bm
 from bisimetric.cli import run
-from bisimetric.kernels.gpu import device
 
 FILES = ("fields.cu", "exact.cu", "sinkhorn.cu", "dense.cu", "ball.cu", "classes.cu")
 

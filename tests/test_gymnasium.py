@@ -74,7 +74,7 @@ def test_ends_lead_to_a_last_state_without_rewards():
     assert np.all(mdp.rewards[here] == 0.0)
     holes = [5, 7, 11, 12, 15]
     assert np.all(P[np.isin(mdp.state_of_choice, holes)][:, end] == 1.0)
-    assert mdp.label_names == ("0", "1", "2", "3")
+    assert mdp.action_labels == ("0", "1", "2", "3")
     assert np.array_equal(np.diff(mdp.choice_ptr), np.full(17, 4))
 
 

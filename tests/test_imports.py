@@ -17,11 +17,9 @@ ROOT = Path(bisimetric.__file__).parent
 # part of a sibling only. Imports inside a folder are its own affair. Modules that do not exist yet are listed
 # where the design names them; a module that is not listed may import nothing of ours.
 GROUND = {"archives", "atomic", "checks", "damage", "locks", "status"}  # files, checks and words: for everybody
-CORE = {"kernels", "model", "transport", "metric"}
-EVERYTHING_BELOW = GROUND | CORE | {
-    "batch", "parts", "operators", "policy_run", "lumping", "aggregation", "policy_iteration", "values", "schedules",
-    "certificates", "formats", "problems", "runs", "pictures",
-}  # fmt: skip
+ENGINES = {"backends.protocol", "backends.select", "backends.errors", "backends.threads"}  # the seam: all that is seen
+CORE = GROUND | ENGINES | {"model", "transport", "aggregation", "lumping", "reduction", "values", "certificates"}
+EVERYTHING_BELOW = CORE | {"metric", "policy", "schedules", "formats", "problems", "pictures", "backends.reference"}
 ALLOWED: dict[str, set[str]] = {
     "atomic": set(),
     "checks": set(),
@@ -29,37 +27,20 @@ ALLOWED: dict[str, set[str]] = {
     "locks": set(),
     "status": set(),
     "archives": {"atomic", "damage"},
-    "kernels": set(),
     "model": GROUND,
     "schedules": GROUND,
     "certificates": set(),
-    "transport": GROUND | {"kernels"},
-    "operators": GROUND | {"transport", "model", "kernels.select", "lumping"},
-    "metric": GROUND | {"operators", "transport", "model", "certificates", "lumping", "values"},
-    "aggregation": GROUND | {"model", "kernels.select"},  # the quotient is an MDP; distances and labels come as arrays
-    "lumping": GROUND | {"model", "aggregation", "kernels"},
-    "parts": {"kernels.select"},
-    "policy_run": GROUND | {"aggregation", "certificates", "model", "operators", "schedules", "transport"},
-    "values": GROUND | {"aggregation", "certificates", "kernels.select", "model"},
-    "policy_iteration": GROUND
-    | {
-        "kernels.select",
-        "parts",
-        "policy_run",
-        "model",
-        "transport",
-        "operators",
-        "lumping",
-        "aggregation",
-        "schedules",
-        "certificates",
-        "values",
-    },
-    "batch": GROUND | {"model", "parts", "policy_iteration", "policy_run"},
+    "transport": GROUND,  # settings and error mathematics: no engine
+    "backends": GROUND | {"model", "transport"},
+    "aggregation": GROUND | ENGINES | {"model"},  # the quotient is an MDP; distances come as arrays or Distances
+    "lumping": GROUND | ENGINES | {"model", "aggregation"},
+    "reduction": GROUND | {"model", "aggregation", "lumping"},
+    "values": GROUND | ENGINES | {"aggregation", "certificates", "model"},
+    "metric": CORE,
+    "policy": CORE | {"metric", "schedules"},
     "formats": GROUND | {"model"},
     "problems": GROUND | {"model"},
-    "runs": GROUND | {"model", "operators", "aggregation", "policy_iteration", "policy_run", "formats", "values"},
-    "pictures": {"model", "aggregation", "policy_run"},
+    "pictures": {"model", "aggregation", "policy"},
     "paper": EVERYTHING_BELOW,
     "bench": EVERYTHING_BELOW | {"__init__"},
     "cli": EVERYTHING_BELOW | {"bench", "paper", "__init__"},

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_models import choices_of, random_chain, random_mdp
+from sweepers import sweep, sweeper_for
 from transport_blocks import PSEUDO_METRICS, distances, ground, transport_problems
 from transports import EVERY_TRANSPORT, name
 
 import bisimetric as bm
 from bisimetric.backends import reference
-from bisimetric.operators import metric_operator
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -27,9 +27,9 @@ def model_for(match, seed, n=5):
     return random_chain(seed, n) if match is None else random_mdp(seed, n)
 
 
-def swept(operator, d):
+def swept(sweeper, d):
     new = d.copy()
-    operator.sweep(new, 1e-11)
+    sweep(sweeper, new, 1e-11)
     return new
 
 
@@ -46,11 +46,11 @@ def loose_ground(seed, n, kind="uniform"):
 def test_operator_laws(transport, match, seed, c_T):
     """Symmetry, diagonal, monotonicity and contraction of F, where the transport claims them."""
     model = model_for(match, seed)
-    operator = metric_operator(model, transport, match=match, transition_weight=c_T)
+    sweeper = sweeper_for(model, transport, match=match, transition_weight=c_T)
     rng = np.random.default_rng(seed)
-    d = loose_ground(seed, 5) if operator.evaluator.first == 0 else ground(rng, "uniform", 5)
+    d = loose_ground(seed, 5) if sweeper.solver.with_diagonal else ground(rng, "uniform", 5)
     more = d + rng.random() * ground(rng, "zeros", 5)
-    F, F_more = swept(operator, d), swept(operator, more)
+    F, F_more = swept(sweeper, d), swept(sweeper, more)
     assert np.array_equal(F, F.T)
     if transport.axioms.zero_diagonal:
         assert (np.diag(F) == 0.0).all()
@@ -59,7 +59,7 @@ def test_operator_laws(transport, match, seed, c_T):
     if transport.axioms.nonexpansive:
         other = np.maximum(d + 0.5 * rng.uniform(-1, 1, d.shape) * (d > 0.0), 0.0)
         other = np.minimum(other, other.T)
-        for changed, F_changed in ((more, F_more), (other, swept(operator, other))):
+        for changed, F_changed in ((more, F_more), (other, swept(sweeper, other))):
             assert np.abs(F_changed - F).max() <= c_T * np.abs(changed - d).max() + 1e-8
 
 
@@ -234,7 +234,7 @@ def test_rewards_of_any_range(transport, match):
     def changed(rewards):
         if match is None:
             return bm.Chain.from_arrays(model.rows.matrix(), rewards, model.gamma)
-        labels = [model.label_names[k] for k in model.label_of_choice]
+        labels = [model.action_labels[k] for k in model.action_of_choice]
         return bm.MDP.from_choices(model.rows.matrix(), rewards, model.choice_ptr, model.gamma, labels)
 
     shifted = bm.solve_metric(changed(model.rewards - 1000.0), transport, match=match, tol=1e-7).distance

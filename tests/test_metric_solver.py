@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 from random_models import random_chain, random_mdp
 from solved_metrics import garnet_chain, miss
+from sweepers import sweep, sweeper_for
 from transports import EVERY_TRANSPORT, name
 
 import bisimetric as bm
-from bisimetric.operators import host, metric_operator
+from bisimetric.backends.cpu import sweeper as cpu_sweeper
 
 every_transport = pytest.mark.parametrize("transport", EVERY_TRANSPORT, ids=name)
 RIGOROUS = [transport for transport in EVERY_TRANSPORT if transport.axioms.nonexpansive]
@@ -71,13 +72,13 @@ def test_threads_and_blocks_change_no_bit(transport, kind, monkeypatch):
     results = []
     for threads, unit in ((1, 4 << 20), (2, 4 << 20), (3, 4 << 20), (1, 1 << 10), (2, 40 * 16 * 7), (3, 1)):
         bm.set_threads(threads)
-        monkeypatch.setattr(host, "_UNIT_BYTES", unit)
-        operator = metric_operator(model, transport)
+        monkeypatch.setattr(cpu_sweeper, "_UNIT_BYTES", unit)
+        units = cpu_sweeper.units_of_work(sweeper_for(model, transport).comparison, threads)
         solution = bm.solve_metric(model, transport, tol=1e-2)
         lower, upper = solution.bracket()
         results.append((solution.distance.tobytes(), solution.sweeps, lower.tobytes(), upper.tobytes()))
         if unit == 1:
-            assert len(operator._units()) == 40
+            assert len(units) == 40
     assert len(set(results)) == 1
 
 
@@ -87,7 +88,7 @@ def test_threads_change_no_bit_of_an_mdp(match, monkeypatch):
     results = set()
     for threads, unit in ((1, 4 << 20), (3, 4 << 20), (2, 1)):
         bm.set_threads(threads)
-        monkeypatch.setattr(host, "_UNIT_BYTES", unit)
+        monkeypatch.setattr(cpu_sweeper, "_UNIT_BYTES", unit)
         results |= {bm.solve_metric(mdp, t, match=match, tol=1e-3).distance.tobytes() for t in (bm.Exact(),)}
     assert len(results) == 1
 
@@ -154,10 +155,10 @@ def test_diagnostics_only_read(transport, one_thread):
     """A bracket changes neither the solution nor what is kept for a restart."""
     chain = garnet_chain(10)
     solution = bm.solve_metric(chain, transport, tol=0.5)
-    evaluator = solution.restart.operator.evaluator
+    solver = solution.restart.sweeper.solver
 
     def kept():
-        arrays = {"distance": solution.distance, **evaluator.state()}
+        arrays = {"distance": solution.distance, **solver.remembered()}
         return {key: hash(array.tobytes()) for key, array in arrays.items()}
 
     before = kept()
@@ -170,15 +171,15 @@ def test_diagnostics_only_read(transport, one_thread):
 @every_transport
 def test_following_a_policy_equals_a_new_operator(transport, one_thread):
     mdp = bm.problems.garnet(n_states=10, branching=4)
-    operator = metric_operator(mdp.under(mdp.uniform_policy()), transport)
+    sweeper = sweeper_for(mdp.under(mdp.uniform_policy()), transport)
     d = np.zeros((10, 10))
     for seed in (0, 2, 3, 4):
-        operator.sweep(d, 1e-9)
+        sweep(sweeper, d, 1e-9)
         chain = mdp.under(other_policy(mdp, seed))
-        operator.follow(chain)
+        sweeper.follow(sweeper.comparison.of_chain(chain))
         expected = d.copy()
-        metric_operator(chain, transport).sweep(expected, 1e-9)
-        operator.sweep(d, 1e-9)
+        sweep(sweeper_for(chain, transport), expected, 1e-9)
+        sweep(sweeper, d, 1e-9)
         np.testing.assert_allclose(d, expected, atol=1e-7)
 
 

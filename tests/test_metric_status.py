@@ -12,11 +12,12 @@ import numpy as np
 import pytest
 from random_models import random_mdp
 from solved_metrics import garnet_chain, miss
+from sweepers import sweeper_for
 from transports import EVERY_TRANSPORT, name
 
 import bisimetric as bm
-from bisimetric.kernels import select
-from bisimetric.operators import HostOperator, metric_operator
+from bisimetric.backends import threads
+from bisimetric.backends.cpu.sweeper import CpuSweeper, units_of_work
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 every_transport = pytest.mark.parametrize("transport", EVERY_TRANSPORT, ids=name)
@@ -87,18 +88,18 @@ def test_interrupts_leave_a_valid_error(transport, after):
 def test_interrupts_within_a_sweep(after, monkeypatch):
     """Some rows are new and some are old: the error covers both, also before the first sweep is done."""
     chain = garnet_chain()
-    original, calls = HostOperator._sweep_rows, [0]
-    per_sweep = len(metric_operator(chain, bm.Exact())._units())
+    original, calls = CpuSweeper._sweep_unit, [0]
+    per_sweep = len(units_of_work(sweeper_for(chain, bm.Exact()).comparison, threads.threads()))
     assert per_sweep > 3
 
-    def interrupted(self, s0, s1, d):
+    def interrupted(self, unit, d):
         calls[0] += 1
         if calls[0] == after * per_sweep + 3:
             raise KeyboardInterrupt
-        return original(self, s0, s1, d)
+        return original(self, unit, d)
 
     truth = bm.solve_metric(chain, tol=1e-9)
-    monkeypatch.setattr(HostOperator, "_sweep_rows", interrupted)
+    monkeypatch.setattr(CpuSweeper, "_sweep_unit", interrupted)
     solution = bm.solve_metric(chain, tol=1e-9)
     assert solution.status is bm.Status.INTERRUPTED
     assert solution.sweeps == after
@@ -130,10 +131,10 @@ def test_a_failing_callback_is_not_swallowed():
 def test_a_failing_unit_is_not_swallowed(threads, monkeypatch):
     bm.set_threads(threads)
 
-    def fail(self, s0, s1, d):
-        raise RuntimeError(f"unit {s0}")
+    def fail(self, unit, d):
+        raise RuntimeError(f"unit {unit}")
 
-    monkeypatch.setattr(HostOperator, "_sweep_rows", fail)
+    monkeypatch.setattr(CpuSweeper, "_sweep_unit", fail)
     with pytest.raises(RuntimeError, match="unit"):
         bm.solve_metric(garnet_chain())
 
@@ -142,7 +143,7 @@ def test_a_failing_unit_is_not_swallowed(threads, monkeypatch):
 def test_units_keep_their_order_and_their_errors(count):
     """Also where a unit raises what the queue itself would; once an error is out, no unit is at work any more."""
     bm.set_threads(count)
-    assert select.run_all(lambda k: k * k, range(40)) == [k * k for k in range(40)]
+    assert threads.run_all(lambda k: k * k, range(40)) == [k * k for k in range(40)]
     at_work = []
 
     def fail_at_three(k):
@@ -153,10 +154,10 @@ def test_units_keep_their_order_and_their_errors(count):
         at_work.remove(k)
 
     with pytest.raises(IndexError, match="three"):
-        select.run_all(fail_at_three, range(400))
+        threads.run_all(fail_at_three, range(400))
     assert at_work == [3]
-    assert select.run_all(abs, [-1, -2]) == [1, 2]
-    nested = select.run_all(lambda k: select.run_all(lambda j: k * j, range(5)), range(6))
+    assert threads.run_all(abs, [-1, -2]) == [1, 2]
+    nested = threads.run_all(lambda k: threads.run_all(lambda j: k * j, range(5)), range(6))
     assert nested == [[k * j for j in range(5)] for k in range(6)]
 
 
@@ -179,9 +180,9 @@ def test_a_stop_while_units_are_handed_out(monkeypatch):
         time.sleep(0.02)
         at_work.remove(k)
 
-    monkeypatch.setattr(select, "_POOLS", {3: Interrupted(3)})
+    monkeypatch.setattr(threads, "_POOLS", {3: Interrupted(3)})
     with pytest.raises(KeyboardInterrupt):
-        select.run_all(unit, range(100))
+        threads.run_all(unit, range(100))
     assert at_work == []
     count = len(begun)
     time.sleep(0.1)

@@ -71,9 +71,9 @@ def test_ragged_choices_and_labels():
     mdp = bm.MDP.from_choices(rows, np.arange(6.0), [0, 1, 4, 6], 0.9, ["go", "stay", "go", "wait", "go", "stay"])
     assert (mdp.n_states, mdp.n_choices) == (3, 6)
     np.testing.assert_array_equal(mdp.state_of_choice, [0, 1, 1, 1, 2, 2])
-    assert [mdp.label_names[k] for k in mdp.label_of_choice] == ["go", "stay", "go", "wait", "go", "stay"]
+    assert [mdp.action_labels[k] for k in mdp.action_of_choice] == ["go", "stay", "go", "wait", "go", "stay"]
     by_position = bm.MDP.from_choices(rows, np.arange(6.0), [0, 1, 4, 6], 0.9)
-    assert [by_position.label_names[k] for k in by_position.label_of_choice] == ["0", "0", "1", "2", "0", "1"]
+    assert [by_position.action_labels[k] for k in by_position.action_of_choice] == ["0", "0", "1", "2", "0", "1"]
     np.testing.assert_allclose(mdp.uniform_policy(), [1, 1 / 3, 1 / 3, 1 / 3, 0.5, 0.5])
 
 
@@ -288,7 +288,7 @@ def test_actions_that_states_do_not_have_are_left_out():
     for mdp in (by_mask, by_reward, by_rows, by_sparse_rows):
         assert_same(mdp, by_mask)
         np.testing.assert_array_equal(mdp.choice_ptr, [0, 1, 3, 4])
-        np.testing.assert_array_equal(mdp.label_of_choice, [0, 0, 1, 1])
+        np.testing.assert_array_equal(mdp.action_of_choice, [0, 0, 1, 1])
         np.testing.assert_array_equal(mdp.rewards, [0.0, 2.0, 3.0, -5.0])
     for bad, words in (
         (np.ones((2, 2), bool), "[3, 2]"),
@@ -415,8 +415,8 @@ def test_choices_can_be_labelled_by_their_action_names(tmp_path):
     mdp = bm.MDP.from_choices(P, [1.0, 0.0, 0.0, 1.0], [0, 2, 4], gamma=0.5)
     named = replace(mdp, action_names=("a", "b", "b", "a"))
     by_name = named.labelled_by_action()
-    assert by_name.label_names == ("a", "b")
-    assert by_name.label_of_choice.tolist() == [0, 1, 1, 0]
+    assert by_name.action_labels == ("a", "b")
+    assert by_name.action_of_choice.tolist() == [0, 1, 1, 0]
     assert bm.solve_metric(named, match="labels").distance[0, 1] == pytest.approx(1.0, abs=1e-5)
     assert bm.solve_metric(by_name, match="labels").distance[0, 1] == 0.0
     assert mdp.labelled_by_action() is mdp

@@ -22,7 +22,7 @@ from bisimetric.paper import BEYOND, FIGURES, experiments, figure, pool, setting
 from bisimetric.paper import report as pages
 from bisimetric.paper.claims import CLAIMS
 from bisimetric.paper.settings import TEXT, Profile
-from bisimetric.runs import TIMES
+from bisimetric.policy.folder import TIMES
 
 TINY = Profile("quick", 12, 4, 2, 12, 12, 6, 6, 8, 6, 2, (2, 3), perturbed_exact=True)
 SMALLEST = "p-ablation"  # six runs
@@ -247,7 +247,7 @@ def test_without_matplotlib(monkeypatch, results, capsys, tmp_path):
 
 
 def test_two_commands_do_not_share_a_folder(results, capsys):
-    from bisimetric import runs
+    from bisimetric.policy import folder as runs
 
     with runs.locked(results):
         for command in (("run", SMALLEST, "--out", results), ("report", results)):

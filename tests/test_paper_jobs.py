@@ -27,7 +27,7 @@ from bisimetric.paper.jobs import (
 )
 from bisimetric.paper.jobs import with_entropy as point_of_entropy
 from bisimetric.paper.settings import AUTHORS, FULL, NOISE, PROFILES, QUICK, TEXT, Variant
-from bisimetric.runs import TIMES
+from bisimetric.policy.folder import TIMES
 
 SMALL = Problem.of("chain", n_states=12, n_classes=4, gamma=0.9, seed=1)
 POLICY = PolicyJob(

@@ -69,7 +69,7 @@ def test_results_are_about_all_states():
     run = bm.solve_policy(mdp, aggregation=bm.EpsilonCover(1e-6), steps=40)
     assert (len(run.policy), run.value.shape, run.distance.shape) == (16, (8,), (8, 8))
     assert run.error < 1e-9
-    assert np.array_equal(run.partition.labels, mdp.classes)
+    assert np.array_equal(run.partition.class_of, mdp.classes)
     chain = mdp.under(run.policy)
     assert np.abs(chain.rewards + 0.8 * (chain.rows.matrix() @ run.value) - run.value).max() < 1e-12
 

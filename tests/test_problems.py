@@ -75,7 +75,7 @@ def test_detours_structure():
     rewards = mdp.rewards.reshape(12, 3)
     assert rewards.sum() == 3.0
     assert (rewards[9:, 0] == 1.0).all()
-    assert len(bm.problems.detours(n_states=12, n_classes=4).label_names) == 10
+    assert len(bm.problems.detours(n_states=12, n_classes=4).action_labels) == 10
 
 
 FAMILIES = {
@@ -156,7 +156,7 @@ def test_gridworld_values():
     steps = np.array([4, 3, 2, 3, 2, 1, 2, 1, 0] * 2)
     np.testing.assert_allclose(optimal_values(mdp), np.where(steps == 0, 0.0, 0.5 ** (steps - 1)), atol=1e-9)
     assert mdp.state_names[10] == "room 1 row 0 column 1"
-    assert mdp.label_names == ("north", "south", "west", "east")
+    assert mdp.action_labels == ("north", "south", "west", "east")
 
 
 def test_specs():

@@ -12,6 +12,7 @@ from transports import EVERY_TRANSPORT, name
 
 import bisimetric as bm
 from bisimetric.damage import DamagedFileError
+from bisimetric.reduction import Lumped
 
 every_transport = pytest.mark.parametrize("transport", EVERY_TRANSPORT, ids=name)
 
@@ -57,7 +58,7 @@ def test_metrics_are_saved_and_loaded(tmp_path, transport, restart):
 def test_metrics_of_lumped_models_are_kept(tmp_path, match):
     mdp = bm.problems.gridworld(width=3, height=2, copies=2)
     solution = bm.solve_metric(mdp, match=match, tol=1e-5)
-    assert solution.restart.lumping is not None
+    assert isinstance(solution.restart.reduction, Lumped)
     other = pickle.loads(pickle.dumps(solution))
     same_metric(other, solution)
     np.testing.assert_array_equal(other.bracket()[0], solution.bracket()[0])
@@ -162,7 +163,7 @@ def test_values_and_policies_of_a_model():
     np.testing.assert_allclose(run.value, best, atol=1e-9)
     assert set(run.actions) <= {"north", "south", "west", "east"}
     np.testing.assert_allclose(bm.evaluate(mdp, list(run.actions)), run.value, atol=1e-9)
-    np.testing.assert_allclose(bm.evaluate(mdp, mdp.label_of_choice[run.choices]), run.value, atol=1e-9)
+    np.testing.assert_allclose(bm.evaluate(mdp, mdp.action_of_choice[run.choices]), run.value, atol=1e-9)
     with pytest.raises(ValueError, match="one entry per state"):
         bm.greedy(mdp, [1.0, 2.0])
     assert {"chain", "staircase", "detours", "garnet", "gridworld"} <= set(dir(bm.problems))

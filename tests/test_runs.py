@@ -13,7 +13,8 @@ from run_folders import MODEL, QUICK, assert_same, assert_same_state, fresh, his
 from transports import EVERY_TRANSPORT, name
 
 import bisimetric as bm
-from bisimetric import archives, atomic, runs
+from bisimetric import archives, atomic
+from bisimetric.policy import folder as runs
 
 
 class CrashError(Exception):
@@ -37,7 +38,7 @@ def test_a_folder_holds_the_run(tmp_path):
         assert data["value"].tobytes() == result.value.tobytes()
         assert data["optimal_value"].tobytes() == result.optimal_value.tobytes()
         assert data["abstract_value"].tobytes() == result.abstract_value.tobytes()
-        assert np.array_equal(data["labels"], result.partition.labels)
+        assert np.array_equal(data["class_of"], result.partition.class_of)
         assert np.array_equal(data["medoids"], result.partition.medoids)
     assert runs.read_history(folder / "history.jsonl") == list(result.history)
     facts = json.loads((folder / "summary.json").read_text())

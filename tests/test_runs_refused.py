@@ -9,7 +9,7 @@ import pytest
 from run_folders import MODEL, QUICK, assert_same, history, solve
 
 import bisimetric as bm
-from bisimetric import runs
+from bisimetric.policy import folder as runs
 
 
 @pytest.fixture
@@ -85,11 +85,11 @@ def test_an_old_run_is_not_overwritten(folder, capsys):
         "{",
         "[1, 2]",
         "5",
-        '{"version": 2}',
+        '{"version": 3}',
         '{"settings": {}}',
-        '{"version": 2, "settings": {}}',
-        '{"version": 2, "settings": 5}',
-        '{"version": 2, "settings": "abc"}',
+        '{"version": 3, "settings": {}}',
+        '{"version": 3, "settings": 5}',
+        '{"version": 3, "settings": "abc"}',
         "\x00" * 200,
     ],
 )
@@ -111,7 +111,7 @@ def test_settings_with_an_entry_missing(folder, capsys):
 def test_another_version(folder, capsys):
     data = json.loads((folder / "settings.json").read_text())
     (folder / "settings.json").write_text(json.dumps({**data, "version": 99}))
-    assert "written by another version (99; this one writes 2)" in refused(capsys, "--resume", folder)
+    assert "written by another version (99; this one writes 3)" in refused(capsys, "--resume", folder)
 
 
 def checkpoint_damages(data: bytes) -> list[bytes]:

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 from run_folders import MODEL, QUICK
 
-from bisimetric import cli, runs
+from bisimetric import cli
+from bisimetric.policy import folder as runs
 
 
 @pytest.fixture(autouse=True)
@@ -225,8 +226,8 @@ def test_aggregate(metric_file, capsys, how):
     assert (facts["purity"], facts["nmi"]) == (1.0, pytest.approx(1.0))
     assert facts["radius"] <= facts["diameter"] <= 1e-5
     with np.load("classes.npz") as data:
-        assert np.array_equal(data["labels"], np.repeat(np.arange(5), 4))
-        assert np.array_equal(data["labels"][data["medoids"]], np.arange(5))
+        assert np.array_equal(data["class_of"], np.repeat(np.arange(5), 4))
+        assert np.array_equal(data["class_of"][data["medoids"]], np.arange(5))
     assert cli.run(["aggregate", str(metric_file), *how]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert any(line.split() == ["classes", "5"] for line in lines)

@@ -9,13 +9,12 @@ import pytest
 from engines import DEVICE
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from transport_blocks import block_of, distances, distribution, solver_of, ground, table_of, transport_problems
+from sweepers import sweep, sweeper_for
+from transport_blocks import block_of, distances, distribution, ground, solver_of, table_of, transport_problems
 from transports import name
 
 import bisimetric as bm
 from bisimetric.backends import reference
-from bisimetric.operators import metric_operator
-from bisimetric.transport import Family
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -90,10 +89,10 @@ def test_nothing_overflows(reg, dtype):
         exact, independent = distances(bm.Exact(), rows, d), distances(bm.Independent(), rows, d)
         upper = np.triu_indices(len(rows), 1)
         for cost in ("sharp", "value"):
-            evaluator = solver_of(bm.Sinkhorn(reg, cost=cost), rows, dtype=dtype)
-            assert (evaluator.dense_rows is not None) == (n == 33)
+            solver = solver_of(bm.Sinkhorn(reg, cost=cost), rows, dtype=dtype)
+            assert (solver.matrix is not None) == (n == 33)
             for scale in (1.0, 1.01, 0.5, 1.0):
-                W = table_of(evaluator, scale * d, 1e-7)
+                W = table_of(solver, scale * d, 1e-7)
                 assert (scale * exact - slack <= W)[upper].all()
                 assert (scale * independent + slack >= W).all()
 
@@ -180,13 +179,15 @@ def dense_problem(n=36):
 def test_matrix_products_equal_supports(transport, monkeypatch):
     """Rows that reach most states go through matrix products; the answer is that of the sparse kernels."""
     rows, d = dense_problem()
-    evaluator = solver_of(transport, rows)
-    assert evaluator.dense_rows is not None
-    cold = table_of(evaluator, d)
-    warm = table_of(evaluator, d)
-    monkeypatch.setattr(Family, "dense", lambda family: False)
+    solver = solver_of(transport, rows)
+    assert solver.matrix is not None
+    cold = table_of(solver, d)
+    warm = table_of(solver, d)
+    for kind in ("sinkhorn", "independent"):
+        for engine in ("cpu", "cuda"):
+            monkeypatch.setattr(f"bisimetric.backends.{engine}.{kind}.matrix_like", lambda rows: False)
     sparse = solver_of(transport, rows)
-    assert sparse.dense_rows is None
+    assert sparse.matrix is None
     expected = table_of(sparse, d)
     np.testing.assert_allclose(cold, expected, atol=1e-8)
     np.testing.assert_allclose(warm, expected, atol=1e-8)
@@ -199,7 +200,7 @@ def test_slow_dense_pairs_are_finished(monkeypatch):
     """Pairs that reach the limit of matrix-product steps are handed to the sparse kernel."""
     rows, d = dense_problem()
     expected = distances(bm.Sinkhorn(0.05), rows, d)
-    monkeypatch.setattr("bisimetric.transport.accuracy.DENSE_LIMIT", 3)
+    monkeypatch.setattr("bisimetric.transport.budget.DENSE_LIMIT", 3)
     np.testing.assert_allclose(distances(bm.Sinkhorn(0.05), rows, d), expected, atol=1e-8)
 
 
@@ -210,8 +211,8 @@ def test_float32_is_close(transport):
     sparse = mdp.under(mdp.uniform_policy()).rows.matrix().toarray()
     for rows in (sparse, dense_problem()[0]):
         d = ground(np.random.default_rng(4), "uniform", rows.shape[1])
-        evaluator = solver_of(transport, rows, dtype="float32")
-        np.testing.assert_allclose(table_of(evaluator, d, 1e-6), distances(transport, rows, d), atol=2e-5)
+        solver = solver_of(transport, rows, dtype="float32")
+        np.testing.assert_allclose(table_of(solver, d, 1e-6), distances(transport, rows, d), atol=2e-5)
 
 
 def test_sharp_is_not_monotone():
@@ -270,7 +271,7 @@ def test_paper_mode_zeroes_the_diagonal():
     d = ground(np.random.default_rng(0), "uniform", 200)
     for mode, diagonal in (("kept", True), ("zero", False)):
         swept = d.copy()
-        metric_operator(chain, bm.Sinkhorn(1.0, diagonal=mode)).sweep(swept)
+        sweep(sweeper_for(chain, bm.Sinkhorn(1.0, diagonal=mode)), swept)
         assert (np.diag(swept) > 0.0).any() == diagonal
 
 
@@ -304,17 +305,17 @@ def test_newton_steps_finish_dense_pairs_together(reg, monkeypatch):
     def refuse(*_):
         raise AssertionError("a pair was left")
 
-    monkeypatch.setattr("bisimetric.transport.sinkhorn.SinkhornEvaluator._sparse_block", refuse)
+    monkeypatch.setattr("bisimetric.backends.cpu.sinkhorn.SinkhornSolver._fill_pairs", refuse)
     d, warm = None, None
     for chain, cold in zip(chains, expected, strict=True):
-        operator = metric_operator(chain, bm.Sinkhorn(reg, diagonal="zero"))
+        sweeper = sweeper_for(chain, bm.Sinkhorn(reg, diagonal="zero"))
         if warm is not None:
-            operator.evaluator.take_from(warm.evaluator)
+            sweeper.solver.take_from(warm.solver)
         d = np.zeros((n, n))
         for _ in range(8):
-            operator.sweep(d)
+            sweep(sweeper, d)
         np.testing.assert_allclose(d, cold, atol=1e-5)
-        warm = operator
+        warm = sweeper
 
 
 def plain_scalings(K, a, b, tol):

@@ -9,20 +9,20 @@ from engines import DEVICE
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_models import random_chain
+from sweepers import sweep, sweeper_for
 from transport_blocks import (
     GROUNDS,
     block_of,
     distances,
     distribution,
-    solver_of,
     ground,
+    solver_of,
     table_of,
     transport_problems,
 )
 
 import bisimetric as bm
 from bisimetric.backends import reference
-from bisimetric.operators import metric_operator
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -107,14 +107,14 @@ def test_supports_beyond_one_byte():
         d = ground(rng, kind, n)
         warm = solver_of(bm.Exact(), rows)
         if DEVICE == "cpu":
-            assert warm.kept.arrays[0].dtype == np.uint16
+            assert warm.trees.of[0].entries.dtype == np.uint16
         W = table_of(warm, d)
         assert_optimal(W, rows, d, oracles=(pot,))
         d2 = d * (1.0 + 0.1 * ground(rng, "uniform", n))
         np.testing.assert_allclose(table_of(warm, d2), distances(bm.Exact(), rows, d2), atol=1e-12 * d2.max())
     narrow = solver_of(bm.Exact(), rows[:, :128] / rows[:, :128].sum(axis=1, keepdims=True))
     if DEVICE == "cpu":
-        assert narrow.kept.arrays[0].dtype == np.uint8
+        assert narrow.trees.of[0].entries.dtype == np.uint8
 
 
 @settings(max_examples=80)
@@ -122,9 +122,9 @@ def test_supports_beyond_one_byte():
 def test_restart_after_the_costs_changed(problem, seed, p):
     rows, d = problem
     rng = np.random.default_rng(seed)
-    evaluator = solver_of(bm.Exact(p), rows)
+    solver = solver_of(bm.Exact(p), rows)
     for step in range(4):
-        W, cold = table_of(evaluator, d), distances(bm.Exact(p), rows, d)
+        W, cold = table_of(solver, d), distances(bm.Exact(p), rows, d)
         np.testing.assert_allclose(W**p, cold**p, atol=1e-12 * max(d.max() ** p, 1e-300))
         # A small change, a new problem altogether, no cost at all.
         noise = ground(rng, "uniform", len(d))
@@ -138,7 +138,7 @@ def test_restart_after_the_masses_changed(problem, seed, same_support):
     rng = np.random.default_rng(seed)
     old = solver_of(bm.Exact(), rows)
     table_of(old, d)
-    before = [array.tobytes() for array in old.state().values()]
+    before = [array.tobytes() for array in old.remembered().values()]
     for _ in range(3):
         if same_support:
             rows = np.where(rows > 0.0, rng.random(rows.shape) + 1e-3, 0.0)
@@ -150,22 +150,22 @@ def test_restart_after_the_masses_changed(problem, seed, same_support):
         new.take_from(old)
         d = d + 0.01 * ground(rng, "uniform", len(d))
         np.testing.assert_allclose(table_of(new, d), distances(bm.Exact(), rows, d), atol=1e-12 * d.max())
-        assert [array.tobytes() for array in old.state().values()] == before
-        old, before = new, [array.tobytes() for array in new.state().values()]
+        assert [array.tobytes() for array in old.remembered().values()] == before
+        old, before = new, [array.tobytes() for array in new.remembered().values()]
 
 
 @given(transport_problems(n_rows=5, max_support=7))
 def test_keeping_trees_changes_nothing(problem):
     rows, d = problem
-    np.testing.assert_array_equal(distances(bm.Exact(), rows, d, keep=False), distances(bm.Exact(), rows, d))
+    np.testing.assert_array_equal(distances(bm.Exact(), rows, d, remember=False), distances(bm.Exact(), rows, d))
 
 
 def test_a_restart_saves_pivots():
     rng = np.random.default_rng(2)
     rows = np.array([distribution(rng, "simplex", 30, 15) for _ in range(10)])
     d = ground(rng, "paths", 30) + ground(rng, "uniform", 30)
-    evaluator = solver_of(bm.Exact(), rows)
-    pivots = [block_of(evaluator, ground_now, 1e-9)[1].iterations for ground_now in (d, d, d * 1.001)]
+    solver = solver_of(bm.Exact(), rows)
+    pivots = [block_of(solver, ground_now, 1e-9)[1].iterations for ground_now in (d, d, d * 1.001)]
     assert pivots[0] > 45
     assert pivots[1:] == [0, 0]
 
@@ -182,7 +182,7 @@ def test_the_operator_adds_rewards_and_discounts(seed):
             if s != t:
                 expected[s, t] += 0.25 * reference.exact(d, P[s], P[t])
     swept = d.copy()
-    report = metric_operator(chain, bm.Exact(), transition_weight=0.25).sweep(swept)
+    report = sweep(sweeper_for(chain, bm.Exact(), transition_weight=0.25), swept)
     np.testing.assert_allclose(swept, expected, atol=1e-9)
     assert report.rise == max((swept - d).max(), 0.0)
     assert report.fall == max((d - swept).max(), 0.0)

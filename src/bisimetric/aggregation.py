@@ -331,7 +331,7 @@ def quotient(
     pointers = np.concatenate([[0], np.cumsum(np.bincount(owner, minlength=partition.n_classes))])
     P = MDP.normalised(vstack(rows).tocsr()[order], tol=1e-6)
     return MDP(Distributions.from_matrix(P), np.concatenate(rewards)[order], pointers.astype(np.int64), mdp.gamma,
-               label[order].astype(np.int64), mdp.label_names, _medoid_names(mdp, partition),
+               label[order].astype(np.int64), mdp.action_labels, _medoid_names(mdp, partition),
                reward_name=mdp.reward_name)  # fmt: skip
 
 
@@ -346,16 +346,16 @@ def _quotient_of_medoids(mdp: MDP, partition: Partition) -> MDP:
     P = (mdp.rows.matrix()[picked] @ membership(partition)).tocsr()
     actions = None if mdp.action_names is None else tuple(mdp.action_names[c] for c in picked)
     return MDP(Distributions.from_matrix(P), mdp.rewards[picked].copy(), pointers.astype(np.int64), mdp.gamma,
-               mdp.label_of_choice[picked].copy(), mdp.label_names, _medoid_names(mdp, partition),
+               mdp.action_of_choice[picked].copy(), mdp.action_labels, _medoid_names(mdp, partition),
                action_names=actions, reward_name=mdp.reward_name)  # fmt: skip
 
 
 def label_table(mdp: MDP) -> Ints:
     """The choice of each state and label [S, labels], −1 where the state has none."""
-    table = np.full((mdp.n_states, len(mdp.label_names)), -1, np.int64)
+    table = np.full((mdp.n_states, len(mdp.action_labels)), -1, np.int64)
     states = mdp.state_of_choice
-    table[states, mdp.label_of_choice] = np.arange(mdp.n_choices)
-    twice = np.flatnonzero(table[states, mdp.label_of_choice] != np.arange(mdp.n_choices))
+    table[states, mdp.action_of_choice] = np.arange(mdp.n_choices)
+    twice = np.flatnonzero(table[states, mdp.action_of_choice] != np.arange(mdp.n_choices))
     if twice.size:
         s = int(states[twice[0]])
         raise ModelError(f"state {mdp.name_of(s)} has two choices of the same label; aggregation needs different ones.")
@@ -380,7 +380,7 @@ def lift_policy(
     weights = small.check_policy(policy)
     if match == "labels":
         classes = partition.class_of[mdp.state_of_choice]
-        chosen = label_table(small)[classes, mdp.label_of_choice]
+        chosen = label_table(small)[classes, mdp.action_of_choice]
         if (chosen < 0).any():
             raise ModelError(
                 "lift_policy: a state has an action that its class has not.",

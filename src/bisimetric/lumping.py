@@ -109,7 +109,7 @@ def lump(
         size = float(np.abs(values).max()) or 1.0
         first_choices = _combined(first_choices, np.floor(values / (tol * size) + 0.5).astype(np.int64))
     if match == "labels":
-        first_choices = _combined(first_choices, mdp.label_of_choice)
+        first_choices = _combined(first_choices, mdp.action_of_choice)
     states, choices = host().refine(mdp, label_classes(mdp, respect), first_choices, tol)
     return _assemble(mdp, Partition.from_classes(states), choices, tol)
 
@@ -156,7 +156,7 @@ def _assemble(mdp: MDP, partition: Partition, choice_block: Ints, tol: float) ->
         rewards, name = np.zeros(len(picked)), None
     quotient = MDP(
         Distributions.from_matrix(csr_array(P)), rewards, pointers.astype(np.int64), mdp.gamma,
-        mdp.label_of_choice[picked].copy(), mdp.label_names,
+        mdp.action_of_choice[picked].copy(), mdp.action_labels,
         None if mdp.state_names is None else tuple(mdp.state_names[s] for s in partition.medoids),
         _classes(mdp, partition), _labels(mdp, partition),
         {key: r[picked].copy() for key, r in mdp.reward_models.items() if _agree(r, picked, choice_of, tol)},

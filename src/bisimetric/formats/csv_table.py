@@ -73,17 +73,17 @@ def read_csv(path: Path, gamma: float) -> MDP:
 def write_csv(mdp: MDP, path: Path) -> None:
     """Write a table; actions are numbered by their labels."""
     owner, rows = mdp.state_of_choice, mdp.rows
-    pairs = np.unique(np.stack([owner, mdp.label_of_choice]), axis=1)
+    pairs = np.unique(np.stack([owner, mdp.action_of_choice]), axis=1)
     if pairs.shape[1] < mdp.n_choices:
         raise ModelError(f"{path}: a state has two choices of one label, which a table cannot tell apart; use .npz.")
-    numbers = [int(name) if name.isascii() and name.isdigit() and len(name) <= 12 else -1 for name in mdp.label_names]
+    numbers = [int(name) if name.isascii() and name.isdigit() and len(name) <= 12 else -1 for name in mdp.action_labels]
     if min(numbers) < 0 or len(set(numbers)) < len(numbers):
-        numbers = list(range(len(mdp.label_names)))
+        numbers = list(range(len(mdp.action_labels)))
 
     def fill(stream: IO[bytes]) -> None:
         out = [",".join(COLUMNS)]
         for c in range(mdp.n_choices):
-            head = f"{owner[c]},{numbers[mdp.label_of_choice[c]]}"
+            head = f"{owner[c]},{numbers[mdp.action_of_choice[c]]}"
             for k in range(rows.indptr[c], rows.indptr[c + 1]):
                 out.append(f"{head},{rows.indices[k]},{float(rows.probs[k])!r},{float(mdp.rewards[c])!r}")
         stream.write(("\n".join(out) + "\n").encode())

@@ -1,7 +1,7 @@
 """Our own model format: a NumPy archive without pickled objects.
 
 Entries: format ("bisimetric-mdp"), version (1), indptr, indices, probs (one row per choice), rewards,
-choice_ptr, gamma, label_of_choice, label_names, and where known state_names, classes, action_names, reward_name,
+choice_ptr, gamma, action_of_choice, action_labels, and where known state_names, classes, action_names, reward_name,
 label:NAME (labels of states) and reward:NAME (reward models).
 """
 
@@ -31,8 +31,8 @@ def write_npz(mdp: MDP, path: Path) -> None:
         "rewards": mdp.rewards,
         "choice_ptr": mdp.choice_ptr,
         "gamma": mdp.gamma,
-        "label_of_choice": mdp.label_of_choice,
-        "label_names": np.array(mdp.label_names, dtype=str),
+        "action_of_choice": mdp.action_of_choice,
+        "action_labels": np.array(mdp.action_labels, dtype=str),
     }
     if mdp.state_names is not None:
         arrays["state_names"] = np.array(mdp.state_names, dtype=str)
@@ -93,16 +93,16 @@ def _assemble(data: Mapping[str, Any]) -> MDP:
     from scipy.sparse import csr_array
 
     matrix = csr_array((probs, indices, indptr), shape=(len(indptr) - 1, n_states))
-    labels = _words(data, "label_names") or ()
-    label_of_choice = _integers(data, "label_of_choice")
-    if label_of_choice.size and not 0 <= label_of_choice.min() <= label_of_choice.max() < len(labels):
-        raise ModelError("a choice has a label that is not in label_names.")
+    labels = _words(data, "action_labels") or ()
+    action_of_choice = _integers(data, "action_of_choice")
+    if action_of_choice.size and not 0 <= action_of_choice.min() <= action_of_choice.max() < len(labels):
+        raise ModelError("a choice has a label that is not in action_labels.")
     gamma = _numbers(data, "gamma")
     if gamma.size != 1:
         raise ModelError("gamma must be one number.")
     return MDP(
         Distributions.from_matrix(matrix), rewards, choice_ptr, float(gamma.reshape(())),
-        label_of_choice, labels, _words(data, "state_names"),
+        action_of_choice, labels, _words(data, "state_names"),
         _integers(data, "classes") if "classes" in data else None,
         {key[6:]: data[key].astype(np.bool_) for key in data if key.startswith("label:")},
         {key[7:]: _numbers(data, key) for key in data if key.startswith("reward:")},

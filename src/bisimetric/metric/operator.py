@@ -66,16 +66,16 @@ def comparison_groups(model: Chain | MDP, match: str) -> tuple[Ints, tuple[Ints,
     known: dict[tuple[int, ...], int] = {}
     action_sets = np.empty(model.n_states, np.int64)
     for s in range(model.n_states):
-        labels = np.sort(model.label_of_choice[model.choice_ptr[s] : model.choice_ptr[s + 1]])
+        labels = np.sort(model.action_of_choice[model.choice_ptr[s] : model.choice_ptr[s + 1]])
         if np.any(labels[1:] == labels[:-1]):
-            twice = model.label_names[labels[:-1][labels[1:] == labels[:-1]][0]]
+            twice = model.action_labels[labels[:-1][labels[1:] == labels[:-1]][0]]
             raise ValueError(
                 f'match="labels" needs different labels within a state; state {model.name_of(s)} has action {twice} '
                 'more than once. Use match="hausdorff".'
             )
         action_sets[s] = known.setdefault(tuple(labels.tolist()), len(known))
     # Only states with the same labels are compared, one group for each label of each set.
-    key = action_sets[model.state_of_choice] * len(model.label_names) + model.label_of_choice
+    key = action_sets[model.state_of_choice] * len(model.action_labels) + model.action_of_choice
     order = np.argsort(key, kind="stable")
     cuts = np.flatnonzero(np.diff(key[order])) + 1
     return action_sets, tuple(np.split(order, cuts))

@@ -26,10 +26,10 @@ from .distributions import Distributions, Floats, Ints, Mixing, ModelError, floa
 class MDP:
     """A finite MDP with ragged choices. Build one with `MDP.from_arrays` or `MDP.from_choices`.
 
-    Attributes: rows (one per choice), rewards [N], choice_ptr [S+1], gamma, label_of_choice [N]
-    (indices into label_names), state_names, classes (known equivalence classes, if any, [S]),
+    Attributes: rows (one per choice), rewards [N], choice_ptr [S+1], gamma, action_of_choice [N]
+    (indices into action_labels), state_names, classes (known equivalence classes, if any, [S]),
     state_labels (atomic propositions by name, [S] booleans), reward_models (other rewards by name, [N]),
-    action_names (names of the choices for people, [N]; what is matched is label_of_choice), reward_name (of the reward
+    action_names (names of the choices for people, [N]; what is matched is action_of_choice), reward_name (of the reward
     model in use, if it has a name).
     """
 
@@ -37,8 +37,8 @@ class MDP:
     rewards: Floats
     choice_ptr: Ints
     gamma: float
-    label_of_choice: Ints
-    label_names: tuple[str, ...]
+    action_of_choice: Ints
+    action_labels: tuple[str, ...]
     state_names: tuple[str, ...] | None = None
     classes: Ints | None = None
     state_labels: Mapping[str, NDArray[np.bool_]] = field(default_factory=dict)
@@ -58,10 +58,10 @@ class MDP:
                 f"every state needs at least one choice; state {self.name_of(int(empty[0]))} has none. "
                 "Give it a self-loop with reward 0 if the process ends there."
             )
-        if self.rewards.shape != (n,) or self.label_of_choice.shape != (n,):
+        if self.rewards.shape != (n,) or self.action_of_choice.shape != (n,):
             raise ModelError(
                 f"rewards and labels need one entry per choice ({n}); got {self.rewards.shape} and "
-                f"{self.label_of_choice.shape}."
+                f"{self.action_of_choice.shape}."
             )
         if self.state_names is not None and len(self.state_names) != self.n_states:
             raise ModelError(f"{len(self.state_names)} state names for {self.n_states} states.")
@@ -82,7 +82,7 @@ class MDP:
         check_rewards(self.rewards, self.name_of_choice)
         check_discount(self.gamma)
         self.rows.freeze()
-        for array in (self.rewards, self.choice_ptr, self.label_of_choice, self.classes):
+        for array in (self.rewards, self.choice_ptr, self.action_of_choice, self.classes):
             if array is not None:
                 freeze(array)
 
@@ -120,12 +120,12 @@ class MDP:
             raise ModelError(f"{len(names)} action labels for {n_actions} actions.")
         there = arrays.feasible_choices(rows, rewards, mask, n_actions, state_names)
         counts = there.reshape(-1, n_actions).sum(axis=1)
-        label_of_choice = np.tile(np.arange(n_actions, dtype=np.int64), rows.n_states)
+        action_of_choice = np.tile(np.arange(n_actions, dtype=np.int64), rows.n_states)
         if not there.all():
-            rows, rewards, label_of_choice = rows.take(there), rewards[there], label_of_choice[there]
+            rows, rewards, action_of_choice = rows.take(there), rewards[there], action_of_choice[there]
         return cls(
             rows, rewards, np.concatenate([[0], np.cumsum(counts)]).astype(np.int64), check_discount(gamma),
-            label_of_choice, names, _names(state_names), _classes(classes),
+            action_of_choice, names, _names(state_names), _classes(classes),
         )  # fmt: skip
 
     @classmethod
@@ -206,13 +206,13 @@ class MDP:
 
     def name_of_choice(self, choice: int) -> str:
         state = int(np.searchsorted(self.choice_ptr, choice, side="right") - 1)
-        return f"state {self.name_of(state)}, action {self.label_names[self.label_of_choice[choice]]}"
+        return f"state {self.name_of(state)}, action {self.action_labels[self.action_of_choice[choice]]}"
 
     def action_name(self, choice: int) -> str:
         """The name of a choice for people: its action name, or its label."""
         if self.action_names is not None and self.action_names[choice]:
             return self.action_names[choice]
-        return self.label_names[int(self.label_of_choice[choice])]
+        return self.action_labels[int(self.action_of_choice[choice])]
 
     def with_reward(self, name: str | None) -> Self:
         """The same model with the rewards of one of its reward models (None: all 0)."""
@@ -268,7 +268,7 @@ class MDP:
             return self
         unique, inverse = np.unique(np.asarray(self.action_names, dtype=str), return_inverse=True)
         return replace(
-            self, label_of_choice=inverse.reshape(-1).astype(np.int64), label_names=tuple(str(x) for x in unique)
+            self, action_of_choice=inverse.reshape(-1).astype(np.int64), action_labels=tuple(str(x) for x in unique)
         )
 
     def with_gamma(self, gamma: float) -> Self:

@@ -55,11 +55,11 @@ def _all_ones(mdp: MDP, given: Any) -> bool:
 def _by_name(mdp: MDP, names: Any) -> Ints:
     if names.shape != (mdp.n_states,):
         raise ModelError(f"a policy by names needs one action per state [{mdp.n_states}]; got shape {names.shape}.")
-    place = {name: k for k, name in enumerate(mdp.label_names)}
+    place = {name: k for k, name in enumerate(mdp.action_labels)}
     actions = np.empty(mdp.n_states, np.int64)
     for state, name in enumerate(names):
         if str(name) not in place:
-            listed = ", ".join(mdp.label_names[:12])
+            listed = ", ".join(mdp.action_labels[:12])
             raise ModelError(f"policy: state {mdp.name_of(state)} has no action {str(name)!r}; actions are {listed}.")
         actions[state] = place[str(name)]
     return actions
@@ -68,14 +68,14 @@ def _by_name(mdp: MDP, names: Any) -> Ints:
 def _deterministic(mdp: MDP, actions: Ints) -> Floats:
     """The policy that takes one action (by the number of its label) in each state."""
     weights = np.zeros(mdp.n_choices)
-    wanted = actions[mdp.state_of_choice] == mdp.label_of_choice
+    wanted = actions[mdp.state_of_choice] == mdp.action_of_choice
     _, first = np.unique(mdp.state_of_choice[wanted], return_index=True)
     if len(first) < mdp.n_states:
         there = np.zeros(mdp.n_states, np.bool_)
         there[mdp.state_of_choice[wanted]] = True
         state = int(np.flatnonzero(~there)[0])
-        offered = mdp.label_of_choice[mdp.choice_ptr[state] : mdp.choice_ptr[state + 1]]
-        listed = ", ".join(f"{k} ({mdp.label_names[k]})" for k in offered[:12])
+        offered = mdp.action_of_choice[mdp.choice_ptr[state] : mdp.choice_ptr[state + 1]]
+        listed = ", ".join(f"{k} ({mdp.action_labels[k]})" for k in offered[:12])
         raise ModelError(f"policy: state {mdp.name_of(state)} has no action {actions[state]}; it has {listed}.")
     weights[np.flatnonzero(wanted)[first]] = 1.0
     return weights

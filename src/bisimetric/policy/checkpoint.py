@@ -21,7 +21,7 @@ from ..model import MDP
 from .loop import LoopState
 from .settings import PolicySettings
 
-VERSION = 2
+VERSION = 3
 _MOST_REMEMBERED = 1 << 30  # bytes of what solvers remember of which a copy is held, for Ctrl-C inside a step
 
 
@@ -73,7 +73,7 @@ def save(folder: Path, state: LoopState, kept: Mapping[str, NDArray[Any]] | None
         "noise": state.noise,
         "value": state.value,
         "abstract_value": state.abstract_value,
-        "labels": partition.class_of,
+        "class_of": partition.class_of,
         "medoids": partition.medoids,
         "extents": np.array([partition.radius, partition.diameter]),
         "settled": state.settled,
@@ -131,13 +131,13 @@ def _checked_state(data: dict[str, NDArray[Any]], mdp: MDP, settings: PolicySett
 
 
 def _checked_partition(data: Mapping[str, NDArray[Any]], n_states: int) -> Partition:
-    labels, medoids = data["labels"].astype(np.int64), data["medoids"].astype(np.int64)
+    class_of, medoids = data["class_of"].astype(np.int64), data["medoids"].astype(np.int64)
     radius, diameter = (float(x) for x in data["extents"])
-    inside = labels.shape == (n_states,) and labels.min() >= 0 and labels.max() < len(medoids)
+    inside = class_of.shape == (n_states,) and class_of.min() >= 0 and class_of.max() < len(medoids)
     inside = inside and medoids.min() >= 0 and medoids.max() < n_states
-    if not inside or (labels[medoids] != np.arange(len(medoids))).any():
+    if not inside or (class_of[medoids] != np.arange(len(medoids))).any():
         raise RunFolderError("its classes do not fit the states")
-    return Partition(labels, medoids, radius, diameter)
+    return Partition(class_of, medoids, radius, diameter)
 
 
 def _recall(sweeper: Sweeper, kept: Mapping[str, NDArray[Any]]) -> None:

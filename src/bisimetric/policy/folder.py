@@ -49,8 +49,8 @@ TIMES = ("seconds", "metric_seconds")  # entries of the history that differ from
 
 def fingerprint(mdp: MDP) -> str:
     """A hash of all that the model's behaviour depends on."""
-    digest = hashlib.sha256(repr((mdp.gamma, mdp.label_names)).encode())
-    for array in (mdp.rows.indptr, mdp.rows.indices, mdp.rows.probs, mdp.rewards, mdp.choice_ptr, mdp.label_of_choice):
+    digest = hashlib.sha256(repr((mdp.gamma, mdp.action_labels)).encode())
+    for array in (mdp.rows.indptr, mdp.rows.indices, mdp.rows.probs, mdp.rewards, mdp.choice_ptr, mdp.action_of_choice):
         digest.update(np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()
 
@@ -279,7 +279,7 @@ def _write_result(folder: Path, mdp: MDP, result: PolicyRun) -> None:
             "policy": result.policy,
             "value": result.value,
             "abstract_value": result.abstract_value,
-            "labels": result.partition.class_of,
+            "class_of": result.partition.class_of,
             "medoids": result.partition.medoids,
             **({} if result.optimal_value is None else {"optimal_value": result.optimal_value}),
         },

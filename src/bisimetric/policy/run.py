@@ -21,7 +21,7 @@ from ..status import Status
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-FORMAT, VERSION = "bisimetric-policy-run", 1
+FORMAT, VERSION = "bisimetric-policy-run", 2
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ class PolicyRun:
         save_arrays(Path(path), {
             "format": FORMAT, "version": VERSION, "about": json.dumps(about), "policy": self.policy,
             "value": self.value, "choices": self.choices, "actions": np.array(self.actions, dtype=str),
-            "labels": self.partition.class_of, "medoids": self.partition.medoids, "distance": self.distance,
+            "class_of": self.partition.class_of, "medoids": self.partition.medoids, "distance": self.distance,
             "abstract_value": self.abstract_value, **best,
         })  # fmt: skip
 
@@ -120,9 +120,9 @@ class PolicyRun:
                 for c in (about["certificate"], *about["theorems"])
             ]
             radius, diameter = (float(x) for x in about["extents"])
+            partition = Partition(data["class_of"], data["medoids"], radius, diameter)
             return cls(
-                data["policy"], data["value"], data["choices"], tuple(map(str, data["actions"])),
-                Partition(data["labels"], data["medoids"], radius, diameter), data["distance"], data["abstract_value"],
-                tuple(Step(**step) for step in about["history"]), certificates[0], tuple(certificates[1:]),
+                data["policy"], data["value"], data["choices"], tuple(map(str, data["actions"])), partition,
+                data["distance"], data["abstract_value"], tuple(Step(**step) for step in about["history"]), certificates[0], tuple(certificates[1:]),
                 Status[about["status"]], data.get("optimal_value"),
             )  # fmt: skip
