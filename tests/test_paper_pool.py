@@ -72,9 +72,8 @@ class Crew:
 
     def run_together(self, tasks, workers=1):
         """As on a GPU: three runs of a process side by side."""
-        return pool._run(
-            tasks, workers, 3, 1, self.folder, "cpu", "1.0", self.done.append, self.said.append, math.inf
-        )  # fmt: skip
+        place = pool._Place(str(self.folder), "cpu", "1.0")
+        return pool._Crew(place, workers, 3, 1, self.done.append, self.said.append).run(tasks, math.inf)
 
     def tries(self, task):
         return len(list(self.notes.glob(f"{task.what}-{task.seed}-*")))

@@ -155,7 +155,7 @@ def _value_error(
     )  # fmt: skip
 
 
-def value_error_with_models(
+def value_error_with_models(  # noqa: PLR0913 (each is a condition of the theorem, by its name)
     eps: float, *, gamma: float, metric_error: float, reward_error: float, model_error: float, c_R: float = 1.0,
     c_T: float | None = None, certified_metric: bool = True, triangle: bool = True,
 ) -> Certificate:  # fmt: skip
@@ -259,7 +259,7 @@ def _learning_error(learned: float, early_stop: float, transport_error: float, g
     return max(learned, gamma * early_stop / (1.0 - gamma)) + gamma * transport_error / (1.0 - gamma)
 
 
-def api_converged(
+def api_converged(  # noqa: PLR0913 (each is a condition of the theorem, by its name)
     eps: float, delta: float, *, gamma: float, sweeps: int, scale: float = 1.0, early_stop: float = 0.0,
     transport_error: float = 0.0, c_R: float = 1.0, c_T: float | None = None, certified_metric: bool = True,
     from_zero: bool = True, alpha: float = 1.0,
@@ -278,7 +278,7 @@ def api_converged(
     )  # fmt: skip
 
 
-def api_limit(
+def api_limit(  # noqa: PLR0913 (each is a condition of the theorem, by its name)
     eps: float, delta: float, *, gamma: float, sweeps: int, scale: float = 1.0, early_stop: float = 0.0,
     transport_error: float = 0.0, c_R: float = 1.0, c_T: float | None = None, certified_metric: bool = True,
     from_zero: bool = True, alpha: float = 1.0,
@@ -297,7 +297,7 @@ def api_limit(
     )  # fmt: skip
 
 
-def api_alpha_limit(
+def api_alpha_limit(  # noqa: PLR0913 (each is a condition of the theorem, by its name)
     eps: float, delta: float, alpha: float, *, gamma: float, sweeps: int, p: float = 1.0, scale: float = 1.0,
     early_stop: float = 0.0, transport_error: float = 0.0, exact: bool = True, warm: bool = True, c_R: float = 1.0,
     c_T: float | None = None,

@@ -24,12 +24,12 @@ _PATIENT = 0.99  # discount above which plain iteration is given a good start by
 
 def solved_on_host(chain: Chain) -> bool:
     """Whether the values of the chain are found by a dense solve on the host."""
-    return chain.n_states <= _DENSE_SOLVE
+    return len(chain.rewards) <= _DENSE_SOLVE
 
 
 def policy_values(chain: Chain, start: Floats, on: Backend | None = None) -> tuple[Floats, float]:
     """(V^π, a bound on its error): a dense solve for few states, iteration from `start` on an engine for many."""
-    n = chain.n_states
+    n = len(chain.rewards)
     if not solved_on_host(chain):
         return _iterated(chain, np.arange(n), np.ones(n), _good_start(chain, start), on)
     V = _solved(chain, np.arange(n), np.ones(n))

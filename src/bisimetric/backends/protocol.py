@@ -69,14 +69,10 @@ class Comparison:
 class Sweep(NamedTuple):
     """What one sweep did."""
 
-    rise: float  # largest increase of an entry
-    fall: float  # largest decrease
+    change: float  # largest one of an entry
     transport_error: float  # how far an entry may be from the true transport
+    rounding: float  # what rounding may have added to an entry beside that
     iterations: int  # pivots or scalings over all pairs
-
-    @property
-    def change(self) -> float:
-        return max(self.rise, self.fall)
 
 
 class Swept(NamedTuple):
@@ -162,6 +158,10 @@ class PairSolver(Protocol):
         """Remember what another solver did of the same pairs, as far as it fits. Copies."""
         ...
 
+    def rounding(self, largest: float) -> float:
+        """What rounding may add to an entry of a sweep beside its transport, for distances up to `largest`."""
+        ...
+
     def finish(self) -> None:
         """Free what only sweeps need; what is remembered stays."""
         ...
@@ -235,11 +235,7 @@ class Backend(Protocol):
 
     device: ClassVar[str]
     dtype: np.dtype[Any]
-
-    @property
-    def eps(self) -> float:
-        """Unit round-off of the stored distances."""
-        ...
+    eps: float  # unit round-off of the stored distances
 
     def describe(self) -> str:
         """What the device is, in words."""
@@ -290,7 +286,23 @@ def matrix_like(rows: Distributions) -> bool:
     return rows.n_states >= 32 and rows.probs.size >= 0.5 * len(rows) * rows.n_states
 
 
-def label_blocks(comparison: Comparison, s0: int, s1: int) -> list[tuple[int, int, int]]:
+class Unit(NamedTuple):
+    """A unit of work: rows s0 … s1−1 of F(d), and the blocks of rows that they need, (group, a0, a1) each."""
+
+    s0: int
+    s1: int
+    blocks: tuple[tuple[int, int, int], ...]
+
+
+def unit_of_work(comparison: Comparison, s0: int, s1: int) -> Unit:
+    """The unit of states s0 … s1−1."""
+    if comparison.combine == "hausdorff":
+        pointers = comparison.row_pointers
+        return Unit(s0, s1, ((0, int(pointers[s0]), int(pointers[s1])),))
+    return Unit(s0, s1, tuple(_label_blocks(comparison, s0, s1)))
+
+
+def _label_blocks(comparison: Comparison, s0: int, s1: int) -> list[tuple[int, int, int]]:
     """(group, its first and last row + 1) of the rows of states s0 … s1−1, label by label."""
     found = []
     for group, members in enumerate(comparison.groups):

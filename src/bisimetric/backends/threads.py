@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, nullcontext
+from functools import cache
 from typing import Any, TypeVar
 
 import numpy as np
@@ -16,8 +17,7 @@ from numpy.typing import NDArray
 Unit = TypeVar("Unit")
 Result = TypeVar("Result")
 
-_THREADS: int | None = None
-_BLAS: Any = None
+_CHOSEN: dict[str, int | None] = {"threads": None}
 _POOLS: dict[int, ThreadPoolExecutor] = {}
 _THREAD = threading.local()  # whether a thread is one of these
 
@@ -27,16 +27,16 @@ def set_threads(count: int | None) -> None:
 
     Results do not depend on it.
     """
-    global _THREADS
     if count is not None and count < 1:
         raise ValueError(f"the number of threads must be at least 1; got {count}.")
-    _THREADS = count
+    _CHOSEN["threads"] = count
 
 
 def threads() -> int:
     """How many threads are used."""
-    if _THREADS is not None:
-        return _THREADS
+    chosen = _CHOSEN["threads"]
+    if chosen is not None:
+        return chosen
     wanted = os.environ.get("BISIMETRIC_THREADS", "")
     if wanted.isdigit() and int(wanted) > 0:
         return int(wanted)
@@ -104,12 +104,18 @@ if hasattr(os, "register_at_fork"):  # a forked process has none of the threads
 
 def single_thread() -> AbstractContextManager[object]:
     """Context in which BLAS and LAPACK use one thread, so that results do not depend on how many there are."""
-    global _BLAS
-    if _BLAS is None:
-        try:
-            from threadpoolctl import ThreadpoolController
-        except ImportError:  # only rounding may then depend on the threads of BLAS
-            return nullcontext()
-        _BLAS = ThreadpoolController()  # type: ignore[no-untyped-call]
-    limited: AbstractContextManager[object] = _BLAS.limit(limits=1, user_api="blas")
+    blas = _blas()
+    if blas is None:  # only rounding may then depend on the threads of BLAS
+        return nullcontext()
+    limited: AbstractContextManager[object] = blas.limit(limits=1, user_api="blas")
     return limited
+
+
+@cache
+def _blas() -> Any:
+    """What controls the threads of BLAS, if that is there."""
+    try:
+        from threadpoolctl import ThreadpoolController
+    except ImportError:
+        return None
+    return ThreadpoolController()  # type: ignore[no-untyped-call]

@@ -12,22 +12,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-_pressed = False
+_seen = {"ctrl-c": False}
 
 
 @contextmanager
 def watched() -> Iterator[None]:
     """Remember Ctrl-C while a command runs."""
-    global _pressed
-    _pressed = False
+    _seen["ctrl-c"] = False
     ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN  # as for jobs in the background: leave it so
     if ignored or threading.current_thread() is not threading.main_thread():
         yield
         return
 
     def remember(number: int, frame: Any) -> None:
-        global _pressed
-        _pressed = True
+        _seen["ctrl-c"] = True
         raise KeyboardInterrupt
 
     before = signal.signal(signal.SIGINT, remember)
@@ -39,7 +37,6 @@ def watched() -> Iterator[None]:
 
 def check() -> None:
     """Raise KeyboardInterrupt where Ctrl-C was pressed before, once."""
-    global _pressed
-    if _pressed:
-        _pressed = False
+    if _seen["ctrl-c"]:
+        _seen["ctrl-c"] = False
         raise KeyboardInterrupt

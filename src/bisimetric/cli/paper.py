@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -52,6 +53,24 @@ def list_figures(*, json: Json = False) -> int:
     return 0
 
 
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class VariantOptions:
+    """Choices that the paper leaves open."""
+
+    rule: str = "radius"
+    """Radius (the paper's Algorithm 1) or diameter (its authors' runs)."""
+    concentration: str = "1"
+    """1 (uniform on the simplex, the text) or 1/N (its authors' runs)."""
+    cost: str = "sharp"
+    """Sharp or value of the regularised plan, or exact for exact transport instead of λ = 1."""
+    advance: str = "first"
+    """On the second MDP, first or alternating (its authors' runs) actions advance."""
+
+
+_TEXT = VariantOptions()
+
+
 @paper.command
 def run(
     *figures: str,
@@ -60,10 +79,7 @@ def run(
     workers: int | None = None,
     time_limit: float | None = None,
     device: str = "cpu",
-    rule: str = "radius",
-    concentration: str = "1",
-    cost: str = "sharp",
-    advance: str = "first",
+    choices: VariantOptions = _TEXT,
     report: Annotated[bool, Parameter(help="Draw the figures and write the page at the end.")] = True,
 ) -> int:
     """Run the experiments of figures (their ids, or all), then draw them and check the claims.
@@ -77,10 +93,6 @@ def run(
         workers: processes (default: one per core).
         time_limit: minutes after which to stop; the shortest runs come first then.
         device: cpu, or cuda for one NVIDIA GPU; cuda times the runs of the runtime figure on both.
-        rule: radius (the paper's Algorithm 1) or diameter (its authors' runs).
-        concentration: 1 (uniform on the simplex, the text) or 1/N (its authors' runs).
-        cost: sharp or value of the regularised plan, or exact for exact transport instead of λ = 1.
-        advance: on the second MDP, first or alternating (its authors' runs) actions advance.
     """
     from ..backends.select import backend
     from ..backends.threads import threads
@@ -105,7 +117,7 @@ def run(
     backend(device, "float64")  # refuses what is not there
     if report:
         pages.check_matplotlib()
-    size, variant = PROFILES[profile], Variant(rule, concentration, cost, advance)
+    size, variant = PROFILES[profile], Variant(**asdict(choices))
     try:
         store.begin(out, size, variant, __version__)
     except OSError as error:

@@ -25,6 +25,24 @@ _DEFAULT_MODEL = "problem:chain"
 _NOTHING = PolicyOptions()
 
 
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """Where a run is kept, and how."""
+
+    out: Path | None = None
+    """Run folder to make (default: the first free one of bisimetric-run, bisimetric-run-2, …)."""
+    resume: Path | None = None
+    """Go on with the run in this folder; only --steps may differ from what it was begun with."""
+    checkpoint_every: float = 15.0
+    """Seconds between checkpoints; 0 for one after every step."""
+    pictures: bool = True
+    """Draw the run, where matplotlib is installed."""
+
+
+_NEW = RunOptions()
+
+
 @dataclass(frozen=True)
 class _Asked:
     """All that a run depends on, as it is kept in its folder."""
@@ -81,26 +99,17 @@ def solve(
     *,
     reading: ModelOptions = NO_OPTIONS,
     options: PolicyOptions = _NOTHING,
-    policy: str | None = None,
-    out: Path | None = None,
-    resume: Path | None = None,
-    checkpoint_every: float = 15.0,
-    pictures: bool = True,
+    place: RunOptions = _NEW,
+    policy: Annotated[str | None, Parameter(help="First policy: uniform (default) or a file.")] = None,
     json: Json = False,
 ) -> int:
     """Find a policy by approximate policy iteration on aggregated states.
 
     Everything goes into a run folder, which can be resumed after any kind of stop.
-
-    Args:
-        policy: first policy: uniform (default) or a file.
-        out: run folder to make (default: the first free one of bisimetric-run, bisimetric-run-2, …).
-        resume: go on with the run in this folder; only --steps may differ from what it was begun with.
-        checkpoint_every: seconds between checkpoints; 0 for one after every step.
-        pictures: draw the run, where matplotlib is installed.
     """
     from ..policy import folder as runs
 
+    out, resume, checkpoint_every = place.out, place.resume, place.checkpoint_every
     if not checkpoint_every >= 0.0:
         raise BadInputError(f"--checkpoint-every must be a number of seconds, at least 0; got {checkpoint_every}.")
     asked = _Asked(model or _DEFAULT_MODEL, policy or "uniform", reading, options)
@@ -134,7 +143,7 @@ def solve(
             mdp, settings, folder, policy=start, description=description, checkpoint_every=checkpoint_every,
             observers=(display,),
         )  # fmt: skip
-    return _report(loaded, settings, result, folder, pictures, json)
+    return _report(loaded, settings, result, folder, place.pictures, json)
 
 
 def _check_run(loaded: Loaded, settings: PolicySettings, start: Any) -> None:

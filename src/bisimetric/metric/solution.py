@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..archives import read_arrays, save_arrays
-from ..backends.protocol import Backend, Distances, Sweeper
+from ..backends.protocol import Distances, Sweeper
 from ..backends.select import distances_of
 from ..certificates import Certificate, CertificateError
 from ..damage import DamagedFileError, reading
@@ -33,7 +33,6 @@ from .operator import sweeper_of
 from .settings import Question
 
 FORMAT, VERSION = "bisimetric-metric", 2
-_ROUNDING = 16.0  # units of round-off granted to one sweep
 
 
 @dataclass(frozen=True)
@@ -119,7 +118,7 @@ class MetricSolution:
             ground.clear_diagonal()
             lower, upper = sweeper.bounds(ground, self.question.accuracy)
         d = ground.to_host()
-        slack = rounding(sweeper.backend, max(float(d.max()), c_R * model.reward_span))
+        slack = sweeper.solver.rounding(max(float(d.max()), c_R * model.reward_span))
         rise = max(float((upper - d).max()), 0.0) + slack
         fall = max(float((d - lower).max()), 0.0) + slack
         upper += slack + c_T * rise / (1.0 - c_T)
@@ -305,8 +304,3 @@ def value_lower_bound(model: Chain | MDP, c_R: float, c_T: float) -> NDArray[Any
     for V, error in value_ranges(model, c_T):
         np.maximum(gap, c_R * (np.abs(V[:, None] - V[None, :]) - 2.0 * error), out=gap)
     return gap
-
-
-def rounding(engine: Backend, largest: float) -> float:
-    """What rounding may add to an entry of a sweep, for distances up to `largest`."""
-    return _ROUNDING * (engine.eps * largest + float(np.finfo(engine.dtype).tiny))

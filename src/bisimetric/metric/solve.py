@@ -28,7 +28,7 @@ from ..status import Status
 from ..transport import Exact, Transport
 from .operator import comparison_groups, largest_distance, sweeper_of
 from .settings import MetricChanges, MetricSettings, Question
-from .solution import MetricSolution, Progress, Restart, fingerprint, rounding
+from .solution import MetricSolution, Progress, Restart, fingerprint
 
 
 def solve_metric(
@@ -164,8 +164,7 @@ class _Work:
             while self.sweeps < max_sweeps:
                 report = sweeper.sweep(self.d, accuracy)
                 self.sweeps, self.iterations = self.sweeps + 1, self.iterations + report.iterations
-                slack = rounding(sweeper.backend, self.d.largest())
-                step_error = c_T * (report.change + report.transport_error) + slack
+                step_error = c_T * (report.change + report.transport_error) + report.rounding
                 self.error = step_error / (1.0 - c_T) + self.reduction.error
                 now = time.perf_counter()
                 if on_progress is not None:
@@ -176,8 +175,8 @@ class _Work:
                 # No progress over several sweeps: what is left is round-off or unfinished transports.
                 stuck = stuck + 1 if report.change >= 0.999 * best_change else 0
                 best_change = min(best_change, report.change)
-                if stuck >= 3 and report.change <= report.transport_error + 4.0 * slack:
-                    limited = sweeper.transport.iterative and report.transport_error > max(accuracy, slack)
+                if stuck >= 3 and report.change <= report.transport_error + 4.0 * report.rounding:
+                    limited = sweeper.transport.iterative and report.transport_error > max(accuracy, report.rounding)
                     status = Status.TRANSPORT_LIMIT if limited else Status.ROUNDING
                     break
                 if on_checkpoint is not None and now - saved >= checkpoint_every:

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from functools import partial
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..backends.errors import device_failed
 from ..backends.threads import set_threads
@@ -84,18 +84,24 @@ def run_jobs(
         (alone if job.alone else together).append(job)
     end = math.inf if seconds is None else time.monotonic() + seconds
     side_by_side = _SIDE_BY_SIDE if device == "cuda" else 1
-    failures = _run(together, workers, side_by_side, 1, folder, device, version, done, say, end)
-    failures += _run(alone, 1, 1, None, folder, device, version, done, say, end)
-    return failures
+    place = _Place(str(folder), device, version)
+    failures = _Crew(place, workers, side_by_side, 1, done, say).run(together, end)
+    return failures + _Crew(place, 1, 1, None, done, say).run(alone, end)
+
+
+class _Place(NamedTuple):
+    """Where runs are kept, and what made them."""
+
+    folder: str
+    device: str
+    version: str
 
 
 class _Worker:
-    def __init__(self, threads: int | None, together: int, folder: Path, device: str, version: str) -> None:
+    def __init__(self, threads: int | None, together: int, place: _Place) -> None:
         context = multiprocessing.get_context("spawn")
         self.pipe, other = context.Pipe()
-        self.process = context.Process(
-            target=_serve, args=(other, threads, together, str(folder), device, version), daemon=True
-        )
+        self.process = context.Process(target=_serve, args=(other, threads, together, place), daemon=True)
         self.process.start()
         other.close()
         self.jobs: dict[str, Job] = {}
@@ -114,80 +120,96 @@ class _Worker:
         self.pipe.close()
 
 
-def _run(
-    jobs: list[Job], workers: int, together: int, threads: int | None, folder: Path, device: str, version: str,
-    done: Callable[[Job], None], say: Callable[[str], None], end: float,
-) -> list[Failure]:  # fmt: skip
-    waiting = deque(jobs)
-    tries: dict[str, int] = {}  # deaths of a process that had this run only
-    suspects: set[str] = set()  # runs whose process died: they are tried again alone
-    failures: list[Failure] = []
-    crew: list[_Worker] = []
+class _Crew:
+    """Processes at work on a list of jobs: `together` in each, up to `workers` of them."""
 
-    def room(worker: _Worker, job: Job) -> bool:
+    def __init__(
+        self,
+        place: _Place,
+        workers: int,
+        together: int,
+        threads: int | None,
+        done: Callable[[Job], None],
+        say: Callable[[str], None],
+    ) -> None:
+        self._place, self._most, self._together, self._threads = place, workers, together, threads
+        self._done, self._say = done, say
+        self._waiting: deque[Job] = deque()
+        self._tries: dict[str, int] = {}  # deaths of a process that had this run only
+        self._suspects: set[str] = set()  # runs whose process died: they are tried again alone
+        self._failures: list[Failure] = []
+        self._workers: list[_Worker] = []
+
+    def run(self, jobs: list[Job], end: float) -> list[Failure]:
+        """Do all jobs, until a time of the monotonic clock."""
+        self._waiting.extend(jobs)
+        try:
+            while self._waiting or any(worker.jobs for worker in self._workers):
+                for worker in [w for w in self._workers if not w.jobs and not w.process.is_alive()]:
+                    self._workers.remove(worker)
+                self._hand_out()
+                if time.monotonic() > end:
+                    raise TimeoutError
+                ready = wait([worker.pipe for worker in self._workers if worker.jobs], timeout=1.0)
+                for worker in [w for w in self._workers if w.pipe in ready]:
+                    self._hear(worker)
+        finally:
+            for worker in self._workers:
+                worker.stop()
+        return self._failures
+
+    def _room(self, worker: _Worker, job: Job) -> bool:
         """Whether it can take a job; a suspect must be alone."""
-        careful = job_id(job) in suspects or any(name in suspects for name in worker.jobs)
-        return len(worker.jobs) < (1 if careful else together)
+        careful = job_id(job) in self._suspects or any(name in self._suspects for name in worker.jobs)
+        return len(worker.jobs) < (1 if careful else self._together)
 
-    def hand_out() -> None:
-        while waiting:
-            able = [worker for worker in crew if room(worker, waiting[0])]
+    def _hand_out(self) -> None:
+        while self._waiting:
+            able = [worker for worker in self._workers if self._room(worker, self._waiting[0])]
             chosen = min(able, key=lambda worker: len(worker.jobs), default=None)
-            if (chosen is None or chosen.jobs) and len(crew) < workers:
-                crew.append(_Worker(threads, together, folder, device, version))
-                chosen = crew[-1]
+            if (chosen is None or chosen.jobs) and len(self._workers) < self._most:
+                self._workers.append(_Worker(self._threads, self._together, self._place))
+                chosen = self._workers[-1]
             if chosen is None:
                 return
-            chosen.give(waiting.popleft())
+            chosen.give(self._waiting.popleft())
 
-    def died(worker: _Worker) -> None:
-        crew.remove(worker)
+    def _hear(self, worker: _Worker) -> None:
+        """Take in what a process says of a run, or that it is gone."""
+        try:
+            name, error, leaves = worker.pipe.recv()
+        except (EOFError, OSError):
+            self._died(worker)
+            return
+        if error is not None:
+            self._failures.append(Failure(name, error))
+        job = worker.jobs.pop(name)
+        if leaves:  # its device failed: the next run gets a fresh process
+            self._workers.remove(worker)
+            worker.stop()
+        self._done(job)
+
+    def _died(self, worker: _Worker) -> None:
+        self._workers.remove(worker)
         worker.process.join()
-        suspects.update(worker.jobs)
+        self._suspects.update(worker.jobs)
         for name, job in worker.jobs.items():
             if len(worker.jobs) == 1:
-                tries[name] = tries.get(name, 0) + 1
+                self._tries[name] = self._tries.get(name, 0) + 1
             reason = f"its process died (exit status {worker.process.exitcode})"
-            if tries.get(name, 0) < _TRIES:
-                say(f"{name}: {reason}; trying once more.")
-                waiting.append(job)
+            if self._tries.get(name, 0) < _TRIES:
+                self._say(f"{name}: {reason}; trying once more.")
+                self._waiting.append(job)
             else:
-                failures.append(Failure(name, reason + " twice"))
-                done(job)
-
-    try:
-        while waiting or any(worker.jobs for worker in crew):
-            for worker in [w for w in crew if not w.jobs and not w.process.is_alive()]:
-                crew.remove(worker)
-            hand_out()
-            if time.monotonic() > end:
-                raise TimeoutError
-            ready = wait([worker.pipe for worker in crew if worker.jobs], timeout=1.0)
-            for worker in [w for w in crew if w.pipe in ready]:
-                try:
-                    name, error, leaves = worker.pipe.recv()
-                except (EOFError, OSError):  # the process is gone
-                    died(worker)
-                    continue
-                if error is not None:
-                    failures.append(Failure(name, error))
-                job = worker.jobs.pop(name)
-                if leaves:  # its device failed: the next run gets a fresh process
-                    crew.remove(worker)
-                    worker.stop()
-                done(job)
-    finally:
-        for worker in crew:
-            worker.stop()
-    return failures
+                self._failures.append(Failure(name, reason + " twice"))
+                self._done(job)
 
 
-def _serve(
-    pipe: Connection[Any, Any], threads: int | None, together: int, folder: str, device: str, version: str
-) -> None:
+def _serve(pipe: Connection[Any, Any], threads: int | None, together: int, place: _Place) -> None:
     """What a process does: runs, up to so many side by side, until told to stop."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
     set_threads(threads)
+    device = place.device
     batch: Batch[Arrays] = Batch(together, device)
     jobs: dict[str, Job] = {}
     broken = False
@@ -206,7 +228,7 @@ def _serve(
                 if broken and len(jobs) > 1:  # it may have been another's: all are tried again, each alone
                     os._exit(_DEVICE_FAILED)
                 job = jobs.pop(name)
-                pipe.send((name, _kept(Path(folder), job, outcome, job.on or device, version), broken))
+                pipe.send((name, _kept(Path(place.folder), job, outcome, job.on or device, place.version), broken))
     except (EOFError, OSError):  # the parent is gone
         return
 

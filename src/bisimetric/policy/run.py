@@ -80,7 +80,7 @@ class PolicyRun:
         return None if self.optimal_value is None else float(np.abs(self.optimal_value - self.value).max())
 
     def curve(self, name: str) -> Floats:
-        """One quantity of the history as an array, such as curve("error")."""
+        """One quantity of the history, such as "error", as an array."""
         return np.array([getattr(step, name) for step in self.history], dtype=np.float64)
 
     def __repr__(self) -> str:
@@ -120,9 +120,17 @@ class PolicyRun:
                 for c in (about["certificate"], *about["theorems"])
             ]
             radius, diameter = (float(x) for x in about["extents"])
-            partition = Partition(data["class_of"], data["medoids"], radius, diameter)
             return cls(
-                data["policy"], data["value"], data["choices"], tuple(map(str, data["actions"])), partition,
-                data["distance"], data["abstract_value"], tuple(Step(**step) for step in about["history"]), certificates[0], tuple(certificates[1:]),
-                Status[about["status"]], data.get("optimal_value"),
-            )  # fmt: skip
+                policy=data["policy"],
+                value=data["value"],
+                choices=data["choices"],
+                actions=tuple(map(str, data["actions"])),
+                partition=Partition(data["class_of"], data["medoids"], radius, diameter),
+                distance=data["distance"],
+                abstract_value=data["abstract_value"],
+                history=tuple(Step(**step) for step in about["history"]),
+                certificate=certificates[0],
+                theorems=tuple(certificates[1:]),
+                status=Status[about["status"]],
+                optimal_value=data.get("optimal_value"),
+            )

@@ -1,5 +1,7 @@
-"""Policy runs: from settings to a result. A run ends at a step count, at a target bound, when nothing changes any more,
-or at Ctrl-C."""
+"""Policy runs: from settings to a result.
+
+A run ends at a step count, at a target bound, when nothing changes any more, or at Ctrl-C.
+"""
 
 from __future__ import annotations
 

@@ -155,6 +155,14 @@ def root_error(value: float, slack: float, p: float) -> float:
     return float(max((value + slack) ** (1.0 / p) - root, root - max(value - slack, 0.0) ** (1.0 / p)))
 
 
+def sweep_rounding(eps: float, smallest: float, largest: float) -> float:
+    """What rounding may add to an entry of a sweep beside its transport, for distances up to `largest`.
+
+    Two products and two sums of numbers up to the largest distance: 16 units of round-off are more than enough.
+    """
+    return 16.0 * (eps * largest + smallest)
+
+
 def underflow(p: float, unit: float, smallest: float) -> float:
     """What costs that are lost below the smallest number may add to an entry."""
     return 0.0 if p == 1.0 else unit * float(smallest) ** (1.0 / p)

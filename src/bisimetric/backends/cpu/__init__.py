@@ -36,11 +36,7 @@ class CpuBackend:
     device: ClassVar[str] = "cpu"
 
     def __init__(self, dtype: np.dtype[Any]) -> None:
-        self.dtype = dtype
-
-    @property
-    def eps(self) -> float:
-        return float(np.finfo(self.dtype).eps)
+        self.dtype, self.eps = dtype, float(np.finfo(dtype).eps)
 
     def zeros(self, n_states: int) -> HostDistances:
         return HostDistances(np.zeros((n_states, n_states), self.dtype))

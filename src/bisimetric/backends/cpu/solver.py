@@ -44,12 +44,9 @@ class CpuSolver(ABC):
         self.transport, self.remember, self.p = transport, remember, transport.order
         self.with_diagonal = transport.with_diagonal
         self.top, self.unit, self.accuracy = 0.0, 1.0, np.inf
+        self.eps, self.smallest = float(np.finfo(dtype).eps), float(np.finfo(dtype).tiny)
         self.cost: Array = np.empty((0, 0), dtype)
         self.halt = np.zeros(1, np.uint8)
-
-    @property
-    def eps(self) -> float:
-        return float(np.finfo(self.dtype).eps)
 
     @property
     def first(self) -> int:
@@ -72,6 +69,10 @@ class CpuSolver(ABC):
         """The error of an entry, from what was reported in the unit of the sweep."""
         return self.unit * reported + self._lost() if self.top > 0.0 else 0.0
 
+    def rounding(self, largest: float) -> float:
+        """What rounding may add to an entry of a sweep beside that."""
+        return budget.sweep_rounding(self.eps, self.smallest, largest)
+
     def bounds(self, group: int, a0: int, a1: int, lower: Array, upper: Array) -> None:
         if self.top == 0.0:
             lower[:] = 0.0
@@ -85,7 +86,7 @@ class CpuSolver(ABC):
             upper += self._lost()
 
     def _lost(self) -> float:
-        return budget.underflow(self.p, self.unit, float(np.finfo(self.dtype).tiny))
+        return budget.underflow(self.p, self.unit, self.smallest)
 
     def _block(self, group: int, a0: int, a1: int) -> Block:
         return Block(self.groups[group], a0, a1, self.first)

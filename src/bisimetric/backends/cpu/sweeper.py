@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...transport import Transport
-from ..protocol import Array, Comparison, Floats, Pending, Sweep, Sweeper, Swept, label_blocks
+from ..protocol import Array, Comparison, Floats, Pending, Sweep, Sweeper, Swept, Unit, unit_of_work
 from ..threads import Result, run_all, single_thread, threads
 from . import kernels
 from .distances import HostDistances
@@ -26,7 +26,6 @@ from .solver import CpuSolver, PairTally
 if TYPE_CHECKING:
     from . import CpuBackend
 
-Unit = tuple[int, int]
 Fill = Callable[[int, int, int, Array], None]
 
 _UNIT_BYTES = 4 << 20  # work space of one unit of work
@@ -45,15 +44,18 @@ class CpuSweeper(Sweeper):
     def __init__(self, backend: CpuBackend, comparison: Comparison, transport: Transport, remember: bool) -> None:
         super().__init__(backend, comparison, transport, remember)
         self._units_by_threads: dict[int, list[Unit]] = {}
+        work = ((len(comparison.rows) + 1) * int(comparison.rows.sizes.max())) ** 2
+        self._brief = work <= _BRIEF
 
     def sweep(self, d: HostDistances, accuracy: float = np.inf) -> Sweep:
         with single_thread():
             self.solver.prepare(d.array, accuracy)
             reports = self._all_units(lambda unit: self._sweep_unit(unit, d.array))
         if not self.solver.with_diagonal:
-            d.clear_diagonal()
-        rise, fall, error, iterations = zip(*reports, strict=True)
-        return Sweep(max(rise), max(fall), self.solver.true_error(max(error)), sum(iterations))
+            np.fill_diagonal(d.array, 0.0)
+        change, error, iterations = zip(*reports, strict=True)
+        rounding = self.solver.rounding(float(d.array.max()))
+        return Sweep(max(change), self.solver.true_error(max(error)), rounding, sum(iterations))
 
     def start(self, d: HostDistances, count: int, stop: float) -> Pending:
         return _Later(self, d, count, stop)
@@ -69,13 +71,12 @@ class CpuSweeper(Sweeper):
         return lower.astype(np.float64), upper.astype(np.float64)
 
     def _all_units(self, task: Callable[[Unit], Result]) -> list[Result]:
-        count, rows = threads(), self.comparison.rows
+        count = threads()
         if count not in self._units_by_threads:
             self._units_by_threads[count] = units_of_work(self.comparison, count)
-        work = ((len(rows) + 1) * int(rows.sizes.max())) ** 2
-        return run_all(task, self._units_by_threads[count], self.solver.halt, brief=work <= _BRIEF)
+        return run_all(task, self._units_by_threads[count], self.solver.halt, brief=self._brief)
 
-    def _sweep_unit(self, unit: Unit, d: Array) -> tuple[float, float, float, int]:
+    def _sweep_unit(self, unit: Unit, d: Array) -> tuple[float, float, int]:
         solver, tally = self.solver, PairTally()
 
         def fill(group: int, a0: int, a1: int, out: Array) -> None:
@@ -84,8 +85,8 @@ class CpuSweeper(Sweeper):
                 raise _HaltedError
 
         rows = self._combined_rows(unit, solver.first, fill, solver.unit)
-        rise, fall = kernels.write_rows(rows, unit[0], solver.first, d)
-        return rise, fall, tally.error, tally.iterations
+        rise, fall = kernels.write_rows(rows, unit.s0, solver.first, d)
+        return max(rise, fall), tally.error, tally.iterations
 
     def _bound_unit(self, unit: Unit, lower: Array, upper: Array) -> None:
         for target, order in ((lower, 1), (upper, -1)):
@@ -95,21 +96,21 @@ class CpuSweeper(Sweeper):
                 if self.solver.halt[0]:
                     raise _HaltedError
 
-            kernels.write_rows(self._combined_rows(unit, 1, fill, 1.0), unit[0], 1, target)
+            kernels.write_rows(self._combined_rows(unit, 1, fill, 1.0), unit.s0, 1, target)
 
     def _combined_rows(self, unit: Unit, first: int, fill: Fill, scale: float) -> Floats:
         """Rows s0 … s1−1 of F(d), for t ≥ s + first, with transports from `fill`, which are in units of `scale`."""
-        c, (s0, s1) = self.comparison, unit
-        rows, weights = np.zeros((s1 - s0, c.n_states)), Weights(c.c_R, c.c_T * scale)
+        c, (s0, s1, blocks) = self.comparison, unit
+        rows, weights = np.zeros((s1 - s0, len(c.apart))), Weights(c.c_R, c.c_T * scale)
         if c.combine == "hausdorff":
-            a0, a1 = int(c.row_pointers[s0]), int(c.row_pointers[s1])
-            transports = np.zeros((a1 - a0, len(c.rows)))
+            _, a0, a1 = blocks[0]
+            transports = np.zeros((a1 - a0, len(c.state_of_row)))
             fill(0, a0, a1, transports)
             kernels.hausdorff(transports, c.row_pointers, c.rewards, s0, first, weights, rows)
             rows[c.apart[s0:s1, None] != c.apart[None, :]] = c.largest
             return rows
         kernels.start_rows(c.apart, c.largest, s0, rows)
-        for group, a0, a1 in label_blocks(c, s0, s1):
+        for group, a0, a1 in blocks:
             members = c.groups[group]
             transports = np.zeros((a1 - a0, len(members)))
             fill(group, a0, a1, transports)
@@ -131,7 +132,7 @@ def units_of_work(comparison: Comparison, threads: int) -> list[Unit]:
                 break
             pairs += float((pointers[stop + 1] - pointers[stop]) * (width - pointers[stop]))
             stop += 1
-        units.append((start, stop))
+        units.append(unit_of_work(comparison, start, stop))
         start = stop
     return units
 

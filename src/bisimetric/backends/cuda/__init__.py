@@ -38,11 +38,7 @@ class CudaBackend:
 
     def __init__(self, dtype: np.dtype[Any]) -> None:
         kernels.check()
-        self.dtype = dtype
-
-    @property
-    def eps(self) -> float:
-        return float(np.finfo(self.dtype).eps)
+        self.dtype, self.eps = dtype, float(np.finfo(dtype).eps)
 
     def zeros(self, n_states: int) -> DeviceDistances:
         return DeviceDistances(kernels.cupy().zeros((n_states, n_states), self.dtype))

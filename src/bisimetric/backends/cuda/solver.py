@@ -35,6 +35,7 @@ class CudaSolver(ABC):
         self.transport, self.remember, self.p = transport, remember, transport.order
         self.with_diagonal = transport.with_diagonal if with_diagonal is None else with_diagonal
         self.unit, self.top, self.accuracy = 1.0, 0.0, np.inf
+        self.eps, self.smallest = float(np.finfo(dtype).eps), float(np.finfo(dtype).tiny)
         self.synchronous = self.p != 1.0  # whether `prepare` or `fill` waits: the unit of a sweep is known to the host
         n, squares = rows.n_states, transport.squares
         spare = spare_bytes(squares, n, dtype)
@@ -47,10 +48,6 @@ class CudaSolver(ABC):
         self.memory = PairMemory(
             rows, groups, self.first, widths, cold=self.cold, dtype=self.memory_dtype or dtype, room=room
         )
-
-    @property
-    def eps(self) -> float:
-        return float(np.finfo(self.dtype).eps)
 
     @property
     def first(self) -> int:
@@ -88,8 +85,12 @@ class CudaSolver(ABC):
 
     def true_error(self, reported: float, top: float) -> float:
         """The error of an entry, from what kernels report in the unit of a sweep with costs up to `top`."""
-        lost = budget.underflow(self.p, self.unit, float(np.finfo(self.dtype).tiny)) if top > 0.0 else 0.0
+        lost = budget.underflow(self.p, self.unit, self.smallest) if top > 0.0 else 0.0
         return self.unit * (reported + self._rounding(top)) + lost
+
+    def rounding(self, largest: float) -> float:
+        """What rounding may add to an entry of a sweep beside that."""
+        return budget.sweep_rounding(self.eps, self.smallest, largest)
 
     def _rounding(self, top: float) -> float:
         """What rounding may add to an entry beyond what the kernels report, for costs up to `top`."""
@@ -105,7 +106,7 @@ class CudaSolver(ABC):
             return
         self._bounds(PairBlock(group, a0, a1, self.first), lower, upper)
         if self.unit != 1.0:
-            lost = budget.underflow(self.p, self.unit, float(np.finfo(self.dtype).tiny))
+            lost = budget.underflow(self.p, self.unit, self.smallest)
             lower *= self.unit
             upper *= self.unit
             xp.maximum(lower - lost, 0.0, out=lower)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from ...transport import Transport
-from ..protocol import Array, Comparison, Floats, Sweep, Sweeper, Swept, label_blocks
+from ..protocol import Array, Comparison, Floats, Sweep, Sweeper, Swept, Unit, unit_of_work
 from . import kernels
 from .distances import DeviceDistances
 from .kernels import Choices, Members, PairBlock, Reading, Weights
@@ -21,7 +21,6 @@ from .solver import CudaSolver
 if TYPE_CHECKING:
     from . import CudaBackend
 
-Unit = tuple[int, int]
 Fill = Callable[[int, int, int, Array], None]
 
 _UNIT_BYTES = 1 << 28  # work space of one unit of work
@@ -43,6 +42,7 @@ class CudaSweeper(Sweeper):
         self._pointers = xp.asarray(comparison.row_pointers)
         self._apart = xp.asarray(comparison.apart)
         self._rewards = xp.array(comparison.rewards)
+        self._units_by_rows: dict[int, list[Unit]] = {}
         self._room: Any = None  # for blocks of transports
         self._home: Any = None  # the distances that `start` works on
         self._graph: Any = None
@@ -60,7 +60,8 @@ class CudaSweeper(Sweeper):
             self._enqueue_sweep(d.array, -1.0, accuracy)
             seen = self.solver.tally.read()
         d.changed()
-        return Sweep(seen.last_rise, seen.last_fall, self.error_of(seen), seen.iterations)
+        rounding = self.solver.rounding(float(d.array.max()))
+        return Sweep(max(seen.last_rise, seen.last_fall), self.error_of(seen), rounding, seen.iterations)
 
     def start(self, d: DeviceDistances, count: int, stop: float) -> _Ahead:
         return _Ahead(self, d, count, stop)
@@ -134,13 +135,13 @@ class CudaSweeper(Sweeper):
         def fill(group: int, a0: int, a1: int, out: Array) -> None:
             solver.fill(group, a0, a1, out, tally)
 
-        for s0, s1 in self._units():
+        for unit in self._units():
             if c.plain:
-                transports = self._block_of_chain(s1 - s0)
-                fill(0, s0, s1, transports)
-                kernels.write_chain(tally, transports, s0, first, self._rewards, weights, d)
+                transports = self._block_of_chain(unit.s1 - unit.s0)
+                fill(0, unit.s0, unit.s1, transports)
+                kernels.write_chain(tally, transports, unit.s0, first, self._rewards, weights, d)
             else:
-                kernels.write_rows(tally, self._combined_rows((s0, s1), first, fill, weights), s0, first, d)
+                kernels.write_rows(tally, self._combined_rows(unit, first, fill, weights), unit.s0, first, d)
         kernels.mirror(tally, d)
         kernels.end_sweep(tally, stop, self._dtype)
 
@@ -154,14 +155,20 @@ class CudaSweeper(Sweeper):
 
     def _units(self) -> list[Unit]:
         """Ranges of states whose work space fits; a device is filled by one."""
+        at_once = self.solver.rows_at_once
+        if at_once not in self._units_by_rows:
+            self._units_by_rows[at_once] = self._units_of(at_once)
+        return self._units_by_rows[at_once]
+
+    def _units_of(self, at_once: int) -> list[Unit]:
         n, pointers = self.comparison.n_states, self.comparison.row_pointers
         width = max(int(pointers[-1]), n)
-        rows = max(1, min(_UNIT_BYTES // (width * self._dtype.itemsize), self.solver.rows_at_once))
+        rows = max(1, min(_UNIT_BYTES // (width * self._dtype.itemsize), at_once))
         units, start = [], 0
         while start < n:
             stop = int(np.searchsorted(pointers, pointers[start] + rows, side="right")) - 1
             stop = min(max(stop, start + 1), n)
-            units.append((start, stop))
+            units.append(unit_of_work(self.comparison, start, stop))
             start = stop
         return units
 
@@ -173,21 +180,21 @@ class CudaSweeper(Sweeper):
                 self.solver.bounds(group, a0, a1, *(out, kernels.cupy().zeros_like(out))[::order])
 
             rows = self._combined_rows(unit, 1, fill, Weights(c.c_R, c.c_T))
-            kernels.write_rows(self.solver.tally, rows, unit[0], 1, target)
+            kernels.write_rows(self.solver.tally, rows, unit.s0, 1, target)
 
     def _combined_rows(self, unit: Unit, first: int, fill: Fill, weights: Weights) -> Array:
         """Rows s0 … s1−1 of F(d), for t ≥ s + first, with transports from `fill`."""
-        xp, tally, c, (s0, s1) = kernels.cupy(), self.solver.tally, self.comparison, unit
+        xp, tally, c, (s0, s1, blocks) = kernels.cupy(), self.solver.tally, self.comparison, unit
         rows: Array = xp.zeros((s1 - s0, c.n_states), self._dtype)
         if c.combine == "hausdorff":
-            a0, a1 = int(c.row_pointers[s0]), int(c.row_pointers[s1])
+            _, a0, a1 = blocks[0]
             transports = xp.zeros((a1 - a0, len(c.rows)), self._dtype)
             fill(0, a0, a1, transports)
             choices = Choices(self._pointers, self._rewards, self._apart, c.largest)
             kernels.hausdorff(tally, transports, choices, s0, first, weights, rows)
             return rows
         kernels.start_rows(self._apart, c.largest, s0, rows)
-        for group, a0, a1 in label_blocks(c, s0, s1):
+        for group, a0, a1 in blocks:
             members = self.solver.on_device.groups[group]
             transports = xp.zeros((a1 - a0, len(members)), self._dtype)
             fill(group, a0, a1, transports)

@@ -1,5 +1,6 @@
 """Transport inside a relative-entropy ball (the paper's primal Sinkhorn distance), and rigorous
-bounds on exact transport from entropic potentials."""
+bounds on exact transport from entropic potentials.
+"""
 
 import numpy as np
 
