@@ -20,8 +20,9 @@ import numpy as np
 
 import bisimetric as bm
 from bisimetric.backends import reference
-from bisimetric.operators import metric_operator
-from bisimetric.transport import accuracy
+from bisimetric.backends.protocol import Sweeper
+from bisimetric.backends.threads import threads
+from bisimetric.metric.operator import sweeper_of
 
 FAILED: list[str] = []
 
@@ -59,6 +60,10 @@ def row(work: str, goal: str, measured: str) -> None:
 def garnet(n: int, branching: int) -> bm.Chain:
     mdp = bm.problems.garnet(n_states=n, n_actions=1, branching=branching, seed=0)
     return mdp.under(mdp.uniform_policy())
+
+
+def sweeper_for(chain: bm.Chain, transport: bm.Transport, **settings: Any) -> Sweeper:
+    return sweeper_of(chain, bm.MetricSettings(transport=transport, **settings).for_model(chain))
 
 
 def limits() -> tuple[float, dict[str, float]]:
@@ -162,32 +167,36 @@ def sampled(chain: bm.Chain, transport: bm.Transport, d: Any, after: Any, count:
     return worst
 
 
+def always_five(solver: Any) -> None:
+    """Make Sinkhorn's solver scale every pair five times, however exact it is before."""
+    budget = solver._budget
+    solver._budget = lambda top: budget(top)._replace(tightest=0.0, loosest=1e-30, iterations=5)
+
+
 def sweeps(n: int, branching: int, bandwidth: float, warm: int) -> None:
     """Warm sweeps of Garnets in float32."""
     import cupy
 
-    chain, most = garnet(n, branching), accuracy.ITERATION_LIMIT
+    chain = garnet(n, branching)
     for transport, goal in ((bm.Sinkhorn(1.0), 3e9), (bm.Exact(), 1e9)):
         kind = type(transport).__name__
-        operator = metric_operator(chain, transport, device="cuda", dtype="float32")
-        d = cupy.zeros((n, n), np.float32)
+        sweeper = sweeper_for(chain, transport, device="cuda", dtype="float32")
+        d = sweeper.backend.zeros(n)
         for _ in range(warm):
-            operator.sweep(d)
+            sweeper.sweep(d)
         before = d.copy()
-        operator.sweep(d)
+        sweeper.sweep(d)
         good = check(f"{kind}, S = {n:,}, b = {branching}, one sweep at 12 sampled pairs", sampled(
-            chain, transport, before, d, 12), 2e-4 if kind == "Sinkhorn" else 2e-5)  # fmt: skip
+            chain, transport, before.array, d.array, 12), 2e-4 if kind == "Sinkhorn" else 2e-5)  # fmt: skip
         del before
         if kind == "Sinkhorn":
-            accuracy.ITERATION_LIMIT = 5
-            operator.evaluator.settings = bm.Sinkhorn(1.0, marginal_tol=1e-30)  # so that all 5 are done
-            operator.evaluator.tightest = 0.0
-        report = operator.sweep(d)
-        seconds = timed(lambda operator=operator, d=d: operator.sweep(d), 7)
-        pairs = n * (n + 1) // 2 - operator.evaluator.first * n
+            always_five(sweeper.solver)
+        report = sweeper.sweep(d)
+        seconds = timed(lambda sweeper=sweeper, d=d: sweeper.sweep(d), 7)
+        pairs = n * (n + 1) // 2 - (0 if sweeper.solver.with_diagonal else n)
         work = report.iterations / pairs
-        kept = operator.evaluator.kept_bytes / pairs
-        traffic = pairs * ((2 if kind == "Sinkhorn" else 1) * kept + 12) + 3 * d.nbytes
+        kept = sweeper.solver.remembered_bytes / pairs
+        traffic = pairs * ((2 if kind == "Sinkhorn" else 1) * kept + 12) + 3 * d.array.nbytes
         gathers = pairs * branching * 4 * branching * (2 if kind == "Sinkhorn" else 1)
         detail = f"{work:.1f} iterations a pair" if kind == "Sinkhorn" else f"{work:.3f} pivots a pair"
         if good:
@@ -195,8 +204,7 @@ def sweeps(n: int, branching: int, bandwidth: float, warm: int) -> None:
                 f"{1e3 * seconds:.1f} ms, {pairs / seconds:.2e} pairs a second ({detail}); device memory "
                 f"{1e-12 * traffic / seconds:.2f} TB/s ({100 * traffic / seconds / bandwidth:.0f} % of a copy), costs "
                 f"gathered from the second-level cache {1e-12 * gathers / seconds:.2f} TB/s")  # fmt: skip
-        accuracy.ITERATION_LIMIT = most
-        del operator, d
+        del sweeper, d
         cupy.get_default_memory_pool().free_all_blocks()
 
 
@@ -204,28 +212,27 @@ def dense() -> None:
     """One Sinkhorn iteration of all pairs by matrix products, against the bare products."""
     import cupy
 
-    from bisimetric.kernels.gpu import dense as kernels
+    from bisimetric.backends.cuda.kernels import PairBlock
+    from bisimetric.backends.cuda.kernels import dense as kernels
 
     mdp = bm.problems.chain(mixing=0.1)
     chain = mdp.under(mdp.uniform_policy())
     ours, theirs = (bm.solve_metric(chain, bm.Sinkhorn(1.0), tol=1e-4, max_sweeps=4, device=x) for x in ("cuda", "cpu"))
     good = check("dense rows, S = 200, 4 sweeps", float(np.abs(ours.distance - theirs.distance).max()), 1e-6)
     for dtype in ("float64", "float32"):
-        operator = metric_operator(chain, bm.Sinkhorn(1.0, diagonal="zero"), device="cuda", dtype=dtype)
-        evaluator = operator.evaluator
-        d = cupy.asarray(ours.distance.astype(dtype))
-        evaluator.prepare(d, np.inf)
-        rows, columns, _ = kernels.dense_pairs(np.arange(200), 0, 200, 1)
-        y = evaluator.dense_rows[columns].copy()
+        solver: Any = sweeper_for(chain, bm.Sinkhorn(1.0, diagonal="zero"), device="cuda", dtype=dtype).solver
+        solver.prepare(cupy.asarray(ours.distance.astype(dtype)), np.inf)
+        rows, columns, _ = kernels.dense_pairs(np.arange(200), PairBlock(0, 0, 200, 1))
+        y = solver.matrix[columns].copy()
         x, q = cupy.empty_like(y), cupy.empty_like(y)
 
-        def products(x: Any = x, y: Any = y, q: Any = q, kernel: Any = evaluator.kernel) -> None:
+        def products(x: Any = x, y: Any = y, q: Any = q, kernel: Any = solver.kernel) -> None:
             cupy.matmul(y, kernel, out=x)
             cupy.matmul(x, kernel, out=q)
 
         products()
         bare = timed(products, 20)
-        arguments = (evaluator.dense_rows, rows, columns, evaluator.kernel)
+        arguments = (solver.matrix, rows, columns, solver.kernel)
         five = timed(lambda a=arguments, y=y: kernels.scale(*a, y.copy(), 0.0, 6, 6), 10)
         one = timed(lambda a=arguments, y=y: kernels.scale(*a, y.copy(), 0.0, 1, 1), 10)
         each = (five - one) / 5
@@ -238,37 +245,29 @@ def dense() -> None:
 
 def against_cpu(n: int) -> None:
     """Warm sweeps on the device and on all cores."""
-    import cupy
-
     chain = garnet(n, 8)
     for transport in (bm.Exact(), bm.Sinkhorn(1.0)):
         kind = type(transport).__name__
-        cpu = metric_operator(chain, transport)
-        small = np.zeros((n, n))
+        cpu = sweeper_for(chain, transport)
+        small = cpu.backend.zeros(n)
         seconds = []
         for _ in range(5):
             start = time.perf_counter()
             cpu.sweep(small)
             seconds.append(time.perf_counter() - start)
         for dtype in ("float64", "float32"):
-            gpu = metric_operator(chain, transport, device="cuda", dtype=dtype)
-            d = cupy.zeros((n, n), dtype)
+            gpu = sweeper_for(chain, transport, device="cuda", dtype=dtype)
+            d = gpu.backend.zeros(n)
             theirs = []
             for _ in range(5):
                 theirs.append(timed(lambda gpu=gpu, d=d: gpu.sweep(d), 1))
-            miss = float(np.abs(d.get() - small).max())
+            miss = float(np.abs(d.to_host() - small.to_host()).max())
             allowed = 1e-5 if dtype == "float64" else 1e-4
             if check(f"{kind}, S = {n:,}, 5 sweeps against the CPU, {dtype}", miss, allowed):
-                row(f"{kind}, S = {n:,}, b = 8, {dtype}, sweeps 2 to 5, against float64 on {bm_threads()} cores", "50×",
+                row(f"{kind}, S = {n:,}, b = 8, {dtype}, sweeps 2 to 5, against float64 on {threads()} cores", "50×",
                     f"{1e3 * sum(theirs[1:]):.1f} ms against {1e3 * sum(seconds[1:]):.0f} ms: "
                     f"{sum(seconds[1:]) / sum(theirs[1:]):.0f}×")  # fmt: skip
             del gpu, d
-
-
-def bm_threads() -> int:
-    from bisimetric.kernels.select import threads
-
-    return threads()
 
 
 def fixed_point(n: int) -> None:
@@ -280,10 +279,10 @@ def fixed_point(n: int) -> None:
     solution = bm.solve_metric(chain, bm.Exact(), tol=1e-2, device="cuda", dtype="float32", lump=False)
     wait()
     seconds = time.perf_counter() - start
-    d = solution.restart.distance
+    d: Any = solution.restart.distance
     again = d.copy()
-    solution.restart.operator.sweep(again)
-    miss = sampled(chain, bm.Exact(), d, again, 12)
+    solution.restart.sweeper.sweep(again)
+    miss = sampled(chain, bm.Exact(), d.array, again.array, 12)
     used = cupy.get_default_memory_pool().total_bytes()
     if check(f"S = {n:,}: one more sweep at 12 sampled pairs", miss, 2e-5) and solution.converged:
         row(f"Garnet S = {n:,}, A = 1, b = 4, exact, γ = 0.9, error ≤ 1e-2, float32", "under 5 minutes",

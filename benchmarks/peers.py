@@ -14,12 +14,14 @@ import importlib.util
 import resource
 import time
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 import bisimetric as bm
-from bisimetric.kernels.select import threads
-from bisimetric.operators import metric_operator
+from bisimetric.backends.protocol import Sweeper
+from bisimetric.backends.threads import threads
+from bisimetric.metric.operator import sweeper_of
 
 ROWS: list[tuple[str, str, float, float, float, str]] = []
 
@@ -46,23 +48,27 @@ def report(work: str, peer: str, ours: float, theirs: float, goal: float, how: s
     )
 
 
+def sweeper_for(chain: bm.Chain, transport: bm.Transport, **settings: Any) -> Sweeper:
+    return sweeper_of(chain, bm.MetricSettings(transport=transport, **settings).for_model(chain))
+
+
 def sweeps_of(chain: bm.Chain, transport: bm.Transport, change: float = 1e-3) -> list[np.ndarray]:
     """The distances before each sweep, from 0 until a sweep changes nothing by more than `change`."""
-    operator = metric_operator(chain, transport)
-    d = np.zeros((chain.n_states, chain.n_states))
+    sweeper = sweeper_for(chain, transport)
+    d = sweeper.backend.zeros(chain.n_states)
     before = []
     while True:
-        before.append(d.copy())
-        if operator.sweep(d).change <= change:
+        before.append(d.to_host().copy())
+        if sweeper.sweep(d).change <= change:
             return before
 
 
 def our_seconds(chain: bm.Chain, transport: bm.Transport, count: int) -> float:
     def solve() -> None:
-        operator = metric_operator(chain, transport)
-        d = np.zeros((chain.n_states, chain.n_states))
+        sweeper = sweeper_for(chain, transport)
+        d = sweeper.backend.zeros(chain.n_states)
         for _ in range(count):
-            operator.sweep(d)
+            sweeper.sweep(d)
 
     solve()
     return seconds(solve)
@@ -70,9 +76,10 @@ def our_seconds(chain: bm.Chain, transport: bm.Transport, count: int) -> float:
 
 def swept(chain: bm.Chain, transport: bm.Transport, d: np.ndarray) -> np.ndarray:
     """The transport distances of all pairs under d."""
-    out = np.array(d)
-    metric_operator(chain, transport, reward_weight=0.0).sweep(out)
-    return out / chain.gamma
+    sweeper = sweeper_for(chain, transport, reward_weight=0.0)
+    out = sweeper.backend.distances(d)
+    sweeper.sweep(out)
+    return out.to_host() / chain.gamma
 
 
 def exact_against_pot(name: str, chain: bm.Chain, goal: float) -> None:
@@ -197,8 +204,6 @@ def dense_against_numpy(goal: float) -> None:
     transport = bm.Sinkhorn(1.0)
     before = sweeps_of(chain, transport)
     P = chain.rows.matrix().toarray()
-    operator = metric_operator(chain, transport)
-    d = np.zeros((chain.n_states, chain.n_states))
     pairs = chain.n_states * (chain.n_states + 1) // 2
     first, second = np.triu_indices(chain.n_states)
     A, B = P[first], P[second]
@@ -210,13 +215,11 @@ def dense_against_numpy(goal: float) -> None:
         return B / (U @ K)
 
     iteration = seconds(iterate, 5)
-    for _ in before:
-        operator.sweep(d)
     count = 5
 
     def sweep_cold() -> int:
-        fresh = metric_operator(chain, transport)
-        return fresh.sweep(np.array(before[-1])).iterations
+        fresh = sweeper_for(chain, transport)
+        return fresh.sweep(fresh.backend.distances(before[-1])).iterations
 
     sweep_cold()
     its = sweep_cold() / pairs

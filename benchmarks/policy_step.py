@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import argparse
 import time
-from typing import Any
 
 import numpy as np
 
 import bisimetric as bm
-from bisimetric.operators import HostOperator
+from bisimetric.backends.cpu.distances import HostDistances
+from bisimetric.backends.cpu.sweeper import CpuSweeper
+from bisimetric.backends.protocol import Sweep
 
 STEPS = 12
 
@@ -32,20 +33,21 @@ def run(mdp: bm.MDP, marginal_tol: float, steps: int = STEPS) -> bm.PolicyRun:
 def recorded_sweeps(mdp: bm.MDP) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """(P_π, d before, transport distances) of every sweep of the first steps."""
     record = []
-    original = HostOperator.sweep
+    original = CpuSweeper.sweep
 
-    def sweep(self: HostOperator, d: Any, accuracy: float = np.inf) -> Any:
-        before = np.array(d)
+    def sweep(self: CpuSweeper, d: HostDistances, accuracy: float = np.inf) -> Sweep:
+        before = d.array.copy()
         report = original(self, d, accuracy)
-        gap = np.abs(self.model.rewards[:, None] - self.model.rewards[None, :])
-        record.append((self.model.rows.matrix().toarray(), before, (np.array(d) - gap) / self.c_T))
+        compared = self.comparison
+        gap = np.abs(compared.rewards[:, None] - compared.rewards[None, :])
+        record.append((compared.rows.matrix().toarray(), before, (d.array - gap) / compared.c_T))
         return report
 
-    HostOperator.sweep = sweep  # type: ignore[method-assign]
+    CpuSweeper.sweep = sweep  # type: ignore[method-assign]
     try:
         run(mdp, 1e-2)
     finally:
-        HostOperator.sweep = original  # type: ignore[method-assign]
+        CpuSweeper.sweep = original  # type: ignore[method-assign]
     return record
 
 

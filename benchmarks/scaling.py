@@ -36,17 +36,18 @@ def memory(n_states: int, transport: str, keep: bool) -> None:
 
 def growth() -> None:
     import bisimetric as bm
-    from bisimetric.operators import metric_operator
+    from bisimetric.metric.operator import sweeper_of
 
     sizes, times = [500, 1000, 2000, 4000], []
     for n in sizes:
         mdp = bm.problems.garnet(n, 1, 4)
-        operator = metric_operator(mdp.under(mdp.uniform_policy()), bm.Exact())
-        d = np.zeros((n, n))
+        chain = mdp.under(mdp.uniform_policy())
+        sweeper = sweeper_of(chain, bm.MetricSettings().for_model(chain))
+        d = sweeper.backend.zeros(n)
         spent = []
         for _ in range(18):
             start = time.perf_counter()
-            operator.sweep(d)
+            sweeper.sweep(d)
             spent.append(time.perf_counter() - start)
         times.append(float(np.median(spent[10:])))
         print(

@@ -11,15 +11,20 @@ import sys
 import emulated_cuda
 import numpy as np
 import pytest
-from bisimetric.kernels import reference, select
-from bisimetric.kernels.gpu import classes, device, pairs
-from bisimetric.operators import DeviceOperator, metric_operator
 from random_models import random_chain, random_mdp
-from transport_blocks import GROUNDS, distribution, family_of, ground
+from sweepers import sweep, sweeper_for
+from transport_blocks import GROUNDS, distribution, filled, ground, rows_of
 from transports import EVERY_TRANSPORT, name
 
 import bisimetric as bm
 from bisimetric.aggregation import class_shares
+from bisimetric.backends import reference, select
+from bisimetric.backends.cpu import kernels as cpu_kernels
+from bisimetric.backends.cuda import kernels as cuda_kernels
+from bisimetric.backends.cuda.distances import DeviceDistances
+from bisimetric.backends.cuda.kernels import classes, device, pairs
+from bisimetric.backends.cuda.sweeper import CudaSweeper
+from bisimetric.backends.protocol import matrix_like
 
 pytestmark = [
     pytest.mark.skipif(emulated_cuda.COMPILER is None, reason="needs a C++ compiler"),
@@ -40,17 +45,21 @@ def emulated(monkeypatch):
         cached.cache_clear()
 
 
+@pytest.fixture
+def all_on_device(monkeypatch):
+    """Classes of few states are found on the device too, rather than on a copy near the host."""
+    monkeypatch.setattr("bisimetric.backends.cuda.distances._FEW_STATES", 0)
+    monkeypatch.setattr(DeviceDistances, "near", None)
+
+
 def table_on(where, transport, rows, d, dtype="float64", accuracy=1e-11):
-    """W between all pairs of rows from one block of a cold evaluator; the output starts as NaN."""
-    engine = select.engine(where, dtype)
-    evaluator = transport.evaluator(engine, family_of(rows), True)
+    """W between all pairs of rows from one block of a cold solver; the output starts as NaN."""
     n = len(rows)
-    out = np.full((n, n), np.nan, engine.dtype if where == "cuda" else np.float64)
-    evaluator.prepare(d.astype(engine.dtype), accuracy)
-    report = evaluator.block(0, 0, n, out)
-    inside = np.triu_indices(n, evaluator.first)
+    solver = select.backend(where, dtype).solver(rows_of(rows), (np.arange(n),), transport, True)
+    out, report = filled(solver, d, accuracy)
+    inside = np.triu_indices(n, solver.first)
     assert np.isfinite(out[inside]).all()
-    assert np.isnan(out[np.tril_indices(n, -1)]).all() or getattr(evaluator, "dense_rows", None) is not None
+    assert np.isnan(out[np.tril_indices(n, -1)]).all() or getattr(solver, "matrix", None) is not None
     return out[inside], report
 
 
@@ -145,7 +154,7 @@ def test_results_do_not_depend_on_blocks(transport, monkeypatch):
     mdp = bm.problems.garnet(n_states=23, n_actions=1, branching=5, seed=2)
     chain = mdp.under(mdp.uniform_policy())
     whole = bm.solve_metric(chain, transport, tol=1e-6, device="cuda").distance
-    monkeypatch.setattr("bisimetric.operators.device._UNIT_BYTES", 23 * 8 * 4)
+    monkeypatch.setattr("bisimetric.backends.cuda.sweeper._UNIT_BYTES", 23 * 8 * 4)
     monkeypatch.setattr(pairs, "cache_bytes", lambda: 23 * 8 * 8 * 4)
     np.testing.assert_array_equal(bm.solve_metric(chain, transport, tol=1e-6, device="cuda").distance, whole)
 
@@ -158,20 +167,20 @@ def test_what_is_kept_is_carried_over(transport):
     policy = np.tile([0.5, 0.5], 20)
     policy[:6] = np.tile([1.0, 0.0], 3)
     second = mdp.under(policy)
-    operator = metric_operator(first, transport, device="cuda")
+    sweeper = sweeper_for(first, transport, device="cuda")
     d = np.zeros((20, 20))
     for _ in range(4):
-        operator.sweep(d, 1e-9)
-    operator.follow(second)
-    fresh = metric_operator(second, transport, device="cuda")
+        sweep(sweeper, d, 1e-9)
+    sweeper.follow(sweeper.comparison.of_chain(second))
+    fresh = sweeper_for(second, transport, device="cuda")
     other = d.copy()
-    operator.sweep(d, 1e-9)
-    fresh.sweep(other, 1e-9)
+    sweep(sweeper, d, 1e-9)
+    sweep(fresh, other, 1e-9)
     np.testing.assert_allclose(d, other, atol=1e-7)
-    state = operator.evaluator.state()
-    fresh.evaluator.load(state)
-    for key, array in fresh.evaluator.state().items():
-        np.testing.assert_array_equal(array, state[key])
+    remembered = sweeper.solver.remembered()
+    fresh.solver.recall(remembered)
+    for key, array in fresh.solver.remembered().items():
+        np.testing.assert_array_equal(array, remembered[key])
 
 
 @pytest.mark.parametrize("transport", [bm.Sinkhorn(1.0, diagonal="zero"), bm.Exact(), bm.Independent(diagonal="zero")],
@@ -204,10 +213,10 @@ def test_warm_restarts_leave_the_first_solution_alone():
 def test_memory_is_planned(monkeypatch):
     """Too little for the arrays: an error with the sizes. Too little for what is kept: it is dropped."""
     chain = random_chain(1, 30, support=5)
-    monkeypatch.setattr("bisimetric.kernels.gpu.free_bytes", lambda: 10_000)
+    monkeypatch.setattr("bisimetric.backends.cuda.kernels.free_bytes", lambda: 10_000)
     with pytest.raises(bm.DeviceError, match=r"30 states in float64 need .* GB of device memory are free"):
         bm.solve_metric(chain, bm.Sinkhorn(0.5), device="cuda")
-    monkeypatch.setattr("bisimetric.kernels.gpu.free_bytes", lambda: 22_000)
+    monkeypatch.setattr("bisimetric.backends.cuda.kernels.free_bytes", lambda: 22_000)
     dropped = bm.solve_metric(chain, bm.Sinkhorn(0.5), tol=1e-4, device="cuda")
     assert dropped.kept_bytes == 0
     np.testing.assert_allclose(dropped.distance, bm.solve_metric(chain, bm.Sinkhorn(0.5), tol=1e-4).distance, atol=3e-4)
@@ -216,24 +225,24 @@ def test_memory_is_planned(monkeypatch):
 @pytest.mark.parametrize("transport", [bm.Exact(), bm.Sinkhorn(0.5), bm.KLBall(0.1)], ids=name)
 def test_what_is_kept_shrinks_with_memory(transport, monkeypatch):
     """Room for some pairs: those of the first rows are kept, also when rows change their successors."""
-    monkeypatch.setattr("bisimetric.operators.device._UNIT_BYTES", 30 * 8 * 4)  # four rows a block
+    monkeypatch.setattr("bisimetric.backends.cuda.sweeper._UNIT_BYTES", 30 * 8 * 4)  # four rows a block
     first, second = (random_chain(seed, 30, support=5) for seed in (1, 2))
-    whole = metric_operator(first, transport, device="cuda", dtype="float64")
-    everything = sum(array.nbytes for array in whole.evaluator.kept)
+    whole = sweeper_for(first, transport, device="cuda", dtype="float64")
+    everything = whole.solver.memory.nbytes
     square = 30 * 30 * 8
-    room = int(whole.evaluator.squares * square + 0.4 * everything)
-    monkeypatch.setattr("bisimetric.kernels.gpu.free_bytes", lambda: room)
-    operator = metric_operator(first, transport, device="cuda", dtype="float64")
-    kept = sum(array.nbytes for array in operator.evaluator.kept)
-    assert 0 < kept < 0.5 * everything
-    assert 0 < operator.evaluator.kept_rows[0] < 30
+    room = int(transport.squares * square + 0.4 * everything)
+    monkeypatch.setattr("bisimetric.backends.cuda.kernels.free_bytes", lambda: room)
+    sweeper = sweeper_for(first, transport, device="cuda", dtype="float64")
+    memory = sweeper.solver.memory
+    assert 0 < memory.nbytes < 0.5 * everything
+    assert 0 < sum(len(memory.up_to(0, a1)) > 0 for a1 in range(1, 31)) < 30  # rows whose pairs are remembered
     for chain in (first, second):
-        operator.follow(chain)
+        sweeper.follow(sweeper.comparison.of_chain(chain))
         ours, theirs = np.zeros((30, 30)), np.zeros((30, 30))
-        on_host = metric_operator(chain, transport)
+        on_host = sweeper_for(chain, transport)
         for _ in range(6):
-            operator.sweep(ours, 1e-7)
-            on_host.sweep(theirs, 1e-7)
+            sweep(sweeper, ours, 1e-7)
+            sweep(on_host, theirs, 1e-7)
         np.testing.assert_allclose(ours, theirs, atol=1e-5)
 
 
@@ -256,14 +265,14 @@ def test_errors_of_the_device_are_explained():
     class OutOfMemoryError(MemoryError):
         pass
 
-    operator = metric_operator(chain, bm.Exact(), device="cuda")
+    sweeper = sweeper_for(chain, bm.Exact(), device="cuda")
 
     def fail(*_):
         raise OutOfMemoryError("allocating 5 bytes")
 
-    operator.evaluator.enqueue = fail
+    sweeper.solver.fill = fail
     with pytest.raises(bm.DeviceError, match="out of device memory"):
-        operator.sweep(np.zeros((10, 10)))
+        sweeper.sweep(sweeper.backend.zeros(10))
 
 
 @pytest.mark.parametrize("reg", [1.0, 0.1, 0.02])
@@ -272,7 +281,7 @@ def test_dense_rows_equal_those_of_the_cpu(reg):
     n = 40
     mdp = bm.problems.chain(n_states=n, n_classes=4, seed=0, mixing=0.3)
     rows = mdp.under(mdp.uniform_policy()).rows.matrix().toarray()
-    assert family_of(rows).dense()
+    assert matrix_like(rows_of(rows))
     points = np.random.default_rng(0).random((n, 3))
     d = 3.0 * np.sqrt(((points[:, None] - points[None]) ** 2).sum(axis=2))
     for transport in (bm.Sinkhorn(reg), bm.Sinkhorn(reg, cost="value")):
@@ -291,6 +300,7 @@ def _some_distances():
         yield np.abs(places[:, None] - places[None, :])
 
 
+@pytest.mark.usefixtures("all_on_device")
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize(("rule", "rounds"), [("radius", 1), ("radius", 8), ("diameter", 8)])
 def test_classes_equal_those_of_the_cpu(rule, rounds, dtype, monkeypatch):
@@ -301,21 +311,23 @@ def test_classes_equal_those_of_the_cpu(rule, rounds, dtype, monkeypatch):
         for eps in (0.0, 0.4, 1.0):
             for weights in (None, np.random.default_rng(n).integers(1, 5, n).astype(float)):
                 ours, theirs = (bm.EpsilonCover(eps, rule)(x, weights) for x in (d.view(emulated_cuda.OnDevice), d))
-                np.testing.assert_array_equal(ours.labels, theirs.labels)
+                np.testing.assert_array_equal(ours.class_of, theirs.class_of)
                 np.testing.assert_array_equal(ours.medoids, theirs.medoids)
                 assert (ours.radius, ours.diameter) == (theirs.radius, theirs.diameter)
         V = np.random.default_rng(n).random(n)
-        gaps = [select.engine(x, dtype).kernels.value_gap(d, V) for x in ("cuda", "cpu")]
+        gaps = [x.value_gap(d, V) for x in (cuda_kernels, cpu_kernels)]
         assert gaps[0] == pytest.approx(gaps[1], rel=1e-6)
 
 
+@pytest.mark.usefixtures("all_on_device")
 def test_parts_of_larger_arrays_are_seen_as_they_are():
     d = ground(np.random.default_rng(0), "uniform", 30)
     ours, theirs = (bm.EpsilonCover(0.2)(x) for x in (d.view(emulated_cuda.OnDevice)[::2, ::2], d[::2, ::2]))
-    np.testing.assert_array_equal(ours.labels, theirs.labels)
+    np.testing.assert_array_equal(ours.class_of, theirs.class_of)
     assert ours.diameter == theirs.diameter
 
 
+@pytest.mark.usefixtures("all_on_device")
 def test_distances_on_a_device_are_checked():
     d = np.zeros((3, 3))
     d[1, 2] = d[2, 1] = np.inf
@@ -331,29 +343,23 @@ def test_values_by_iteration_equal_those_of_the_cpu(n_classes):
     rng = np.random.default_rng(n_classes)
     part = bm.Partition.from_classes(np.concatenate([np.arange(n_classes), rng.integers(0, n_classes, 60 - n_classes)]))
     shares = class_shares(part, rng.random(60) + 0.1)
-    rows = chain.rows
     found = [
-        select.engine(x, "float64").kernels.averaged_values(
-            rows.indptr, rows.indices, rows.probs, chain.rewards, part.labels, shares, chain.gamma,
-            np.zeros(n_classes), 1e-12,
-        )
+        select.backend(x, "float64").averaged_values(chain, part.class_of, shares, np.zeros(n_classes), 1e-12)
         for x in ("cuda", "cpu")
-    ]  # fmt: skip
+    ]
     np.testing.assert_allclose(found[0][0], found[1][0], atol=1e-11)
     assert max(change for _, change in found) <= 1e-12
     A, R = np.empty((n_classes, n_classes)), np.empty(n_classes)
-    select.engine("cpu", "float64").kernels.averaged_system(
-        rows.indptr, rows.indices, rows.probs, chain.rewards, part.labels, shares, chain.gamma, A, R
-    )
+    select.host().averaged_system(chain, part.class_of, shares, A, R)
     np.testing.assert_allclose(found[0][0], np.linalg.solve(A, R), atol=1e-10)
 
 
-@pytest.mark.parametrize("part", ["for_classes", "follow", "sweeps"])
-def test_memory_that_runs_out_in_a_policy_run_is_explained(part, monkeypatch):
+@pytest.mark.parametrize(("kind", "part"), [(DeviceDistances, "near"), (CudaSweeper, "follow"), (CudaSweeper, "start")])
+def test_memory_that_runs_out_in_a_policy_run_is_explained(kind, part, monkeypatch):
     def fail(*_):
         raise MemoryError("allocating 5 bytes")
 
-    monkeypatch.setattr(DeviceOperator, part, fail)
+    monkeypatch.setattr(kind, part, fail)
     with pytest.raises(bm.DeviceError, match=r"out of device memory \(allocating 5 bytes\).*20 states in float64 need"):
         bm.solve_policy(bm.problems.chain(n_states=20, n_classes=4), transport=bm.Sinkhorn(1.0), steps=2, device="cuda")
 
@@ -363,6 +369,6 @@ def test_memory_that_runs_out_in_a_bracket_is_explained(monkeypatch):
         raise MemoryError("allocating 5 bytes")
 
     solution = bm.solve_metric(random_chain(1, 10), bm.Sinkhorn(0.5), tol=1e-3, device="cuda")
-    monkeypatch.setattr(DeviceOperator, "bounds", fail)
+    monkeypatch.setattr(CudaSweeper, "bounds", fail)
     with pytest.raises(bm.DeviceError, match="out of device memory"):
         solution.bracket()

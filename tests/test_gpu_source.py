@@ -11,6 +11,7 @@ import pytest
 from bisimetric.kernels.gpu import device
 
 import bisimetric as bm
+from bisimetric.backends.cuda.kernels import device
 from bisimetric.cli import run
 
 FILES = ("fields.cu", "exact.cu", "sinkhorn.cu", "dense.cu", "ball.cu", "classes.cu")
