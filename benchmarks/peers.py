@@ -167,9 +167,8 @@ def sinkhorn_against_ott(name: str, chain: bm.Chain, reg: float, goal: float) ->
 
         batched = jax.jit(jax.vmap(one, in_axes=(None, 0, 0, 0, 0)))
         start_value = jnp.zeros if lse else jnp.ones
-        chunk = 2010
 
-        def solve(batched=batched, start_value=start_value, lse=lse):
+        def solve(batched=batched, start_value=start_value, lse=lse, chunk=2010):
             f, g = start_value((len(first), width)), start_value((len(first), width))
             values = []
             for d in before:

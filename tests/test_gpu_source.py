@@ -8,7 +8,6 @@ import subprocess
 
 import numpy as np
 import pytest
-from bisimetric.kernels.gpu import device
 
 import bisimetric as bm
 from bisimetric.backends.cuda.kernels import device
