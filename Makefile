@@ -30,8 +30,8 @@ demo: $(VENV)/.runtime
 	$(BIN)/bisimetric solve --transport sinkhorn:1.0,diagonal=zero --alpha decay:0.8,0.015625 --noise 0.05,0.1 --steps 200 --out demo
 
 lint: $(VENV)/.dev
-	$(BIN)/ruff check src tests benchmarks
-	$(BIN)/ruff format --check src tests benchmarks
+	$(BIN)/ruff check src tests benchmarks tools
+	$(BIN)/ruff format --check src tests benchmarks tools
 
 types: $(VENV)/.dev
 	$(BIN)/mypy

@@ -16,8 +16,10 @@ _FEW_STATES = 400  # up to which a copy of the distances and their classes take 
 class DeviceDistances:
     """An array of the device as distances. Classes of few states, and gaps, are found on a copy near the host."""
 
-    def __init__(self, array: Array) -> None:
+    def __init__(self, array: Array, room: kernels.HostRoom | None = None) -> None:
+        """`room` is where copies are made; other distances that had one there make theirs anew."""
         self.array = array
+        self._room = kernels.HostRoom() if room is None else room
         self._copy: Array | None = None  # on the host
 
     @classmethod
@@ -40,8 +42,9 @@ class DeviceDistances:
         return np.asarray(kernels.cupy().asnumpy(self.array))
 
     def near(self) -> Array:
-        if self._copy is None:
-            self._copy = kernels.HostRoom().read(self.array)
+        if self._copy is None or self._room.guest is not self:
+            self._copy = self._room.read(self.array)
+            self._room.guest = self
         return self._copy
 
     def changed(self) -> None:

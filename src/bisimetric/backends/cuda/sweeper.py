@@ -44,6 +44,7 @@ class CudaSweeper(Sweeper):
         self._rewards = xp.array(comparison.rewards)
         self._units_by_rows: dict[int, list[Unit]] = {}
         self._room: Any = None  # for blocks of transports
+        self._host_room = kernels.HostRoom()
         self._home: Any = None  # the distances that `start` works on
         self._graph: Any = None
         self._graphs_work = True
@@ -90,7 +91,7 @@ class CudaSweeper(Sweeper):
         self.solver.tally.clear()
 
     def from_home(self) -> DeviceDistances:
-        return DeviceDistances(self._home.copy())
+        return DeviceDistances(self._home.copy(), self._host_room)
 
     def launch(self, count: int, stop: float) -> None:
         """Start sweeps of the distances at home: from a graph, once the same sweep was started before."""

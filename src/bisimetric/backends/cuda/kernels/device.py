@@ -178,6 +178,7 @@ class HostRoom:
 
     def __init__(self) -> None:
         self._room: Any = None
+        self.guest: object = None  # whose copy is there
 
     def read(self, array: Any) -> Any:
         """A copy of the array, until the next one is read; large ones get memory of their own."""
