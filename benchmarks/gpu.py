@@ -80,9 +80,11 @@ def limits() -> tuple[float, dict[str, float]]:
         y = cupy.empty_like(x)
         cupy.matmul(x, x, out=y)
         rates[kind] = 2 * 8192**3 / timed(lambda x=x, y=y: cupy.matmul(x, x, out=y), 3)
-    print(f"Card: {device['name'].decode()}, {device['multiProcessorCount']} multiprocessors; CuPy {cupy.__version__}. "
-          f"Measured limits: copy {1e-12 * bandwidth:.2f} TB/s, matrix products {1e-12 * rates['float64']:.0f} TFLOP/s "
-          f"in float64, {1e-12 * rates['float32']:.0f} in float32.\n")  # fmt: skip
+    print(
+        f"Card: {device['name'].decode()}, {device['multiProcessorCount']} multiprocessors; CuPy {cupy.__version__}. "
+        f"Measured limits: copy {1e-12 * bandwidth:.2f} TB/s, matrix products {1e-12 * rates['float64']:.0f} TFLOP/s "
+        f"in float64, {1e-12 * rates['float32']:.0f} in float32.\n"
+    )
     return bandwidth, rates
 
 
@@ -92,21 +94,34 @@ def policy_steps() -> None:
 
     def run(reg: float, alpha: float, steps: int, **engine: Any) -> bm.PolicyRun:
         return bm.solve_policy(
-            mdp, transport=bm.Sinkhorn(reg, diagonal="zero"), aggregation=bm.EpsilonCover(0.1),
-            step_size=bm.Constant(alpha), greedy_noise=(0.05, 0.1), steps=steps, seed=0, early_stop=1e-3, **engine,
-        )  # fmt: skip
+            mdp,
+            transport=bm.Sinkhorn(reg, diagonal="zero"),
+            aggregation=bm.EpsilonCover(0.1),
+            step_size=bm.Constant(alpha),
+            greedy_noise=(0.05, 0.1),
+            steps=steps,
+            seed=0,
+            early_stop=1e-3,
+            **engine,
+        )
 
     for reg, alpha, steps in ((1.0, 0.25, 12), (0.1, 1.0, 8), (0.01, 1.0, 8)):
         cpu, gpu = run(reg, alpha, steps), run(reg, alpha, steps, device="cuda")
-        check(f"λ = {reg:g}, α = {alpha:g}, {steps} steps, distances against the CPU in float64",
-              float(np.abs(gpu.distance - cpu.distance).max()), 1e-4)  # fmt: skip
+        check(
+            f"λ = {reg:g}, α = {alpha:g}, {steps} steps, distances against the CPU in float64",
+            float(np.abs(gpu.distance - cpu.distance).max()),
+            1e-4,
+        )
         check("classes of every step", float(np.abs(gpu.curve("n_classes") - cpu.curve("n_classes")).max()), 0.0)
     for dtype in ("float64", "float32"):
         runs = [run(1.0, 0.25, 12, device="cuda", dtype=dtype) for _ in range(5)]
         mean = statistics.median(float(np.mean(r.curve("seconds"))) for r in runs)
         metric = statistics.median(float(np.mean(r.curve("metric_seconds"))) for r in runs)
-        row(f"API(1/4) step, first MDP, S = 200, λ = 1, marginal error 1e-6, {dtype}, mean of 12 steps", "under 5 ms",
-            f"{1e3 * mean:.2f} ms, of which {1e3 * metric:.2f} ms wait for sweeps")  # fmt: skip
+        row(
+            f"API(1/4) step, first MDP, S = 200, λ = 1, marginal error 1e-6, {dtype}, mean of 12 steps",
+            "under 5 ms",
+            f"{1e3 * mean:.2f} ms, of which {1e3 * metric:.2f} ms wait for sweeps",
+        )
 
 
 def batches(count: int, steps: int) -> None:
@@ -116,9 +131,15 @@ def batches(count: int, steps: int) -> None:
 
     def run(side_by_side: int) -> list[bm.PolicyRun]:
         return bm.solve_policies(
-            mdp, variants, side_by_side=side_by_side, transport=bm.Sinkhorn(1.0, diagonal="zero"), steps=steps,
-            step_size=bm.Constant(0.25), greedy_noise=(0.05, 0.1), device="cuda",
-        )  # fmt: skip
+            mdp,
+            variants,
+            side_by_side=side_by_side,
+            transport=bm.Sinkhorn(1.0, diagonal="zero"),
+            steps=steps,
+            step_size=bm.Constant(0.25),
+            greedy_noise=(0.05, 0.1),
+            device="cuda",
+        )
 
     rates, alone = {}, run(1)
     for side_by_side in (1, 4, 16):
@@ -127,22 +148,35 @@ def batches(count: int, steps: int) -> None:
         rates[side_by_side] = count * steps / (time.perf_counter() - start)
         miss = max(float(np.abs(a.distance - b.distance).max()) for a, b in zip(runs, alone, strict=True))
         check(f"{count} runs, {side_by_side} at a time, against each alone", miss, 0.0)
-    row(f"{count} runs of {steps} steps of API(1/4), first MDP, S = 200, λ = 1, in one process", "none",
-        ", ".join(f"{rate:.0f} steps/s with {k} at a time" for k, rate in rates.items()))  # fmt: skip
+    row(
+        f"{count} runs of {steps} steps of API(1/4), first MDP, S = 200, λ = 1, in one process",
+        "none",
+        ", ".join(f"{rate:.0f} steps/s with {k} at a time" for k, rate in rates.items()),
+    )
 
 
 def large_steps(n: int) -> None:
     """Steps of a policy run on a large Garnet: how much of them is not sweeps."""
     mdp = bm.problems.garnet(n_states=n, n_actions=2, branching=4, seed=0)
     run = bm.solve_policy(
-        mdp, transport=bm.Sinkhorn(1.0, diagonal="zero"), aggregation=bm.EpsilonCover(0.2),
-        step_size=bm.Constant(0.25), steps=4, sweeps=10, early_stop=1e-3, device="cuda", dtype="float32",
-    )  # fmt: skip
+        mdp,
+        transport=bm.Sinkhorn(1.0, diagonal="zero"),
+        aggregation=bm.EpsilonCover(0.2),
+        step_size=bm.Constant(0.25),
+        steps=4,
+        sweeps=10,
+        early_stop=1e-3,
+        device="cuda",
+        dtype="float32",
+    )
     seconds, metric = (run.curve(name)[1:] for name in ("seconds", "metric_seconds"))
-    row(f"API(1/4) step, Garnet S = {n:,}, A = 2, b = 4, λ = 1, float32, steps 2 to 4", "none",
+    row(
+        f"API(1/4) step, Garnet S = {n:,}, A = 2, b = 4, λ = 1, float32, steps 2 to 4",
+        "none",
         f"{1e3 * seconds.mean():.0f} ms with {run.curve('sweeps')[1:].mean():.1f} sweeps and "
         f"{run.curve('n_classes')[1:].mean():.0f} classes a step, of which {1e3 * (seconds - metric).mean():.0f} ms "
-        "are not sweeps (classes and values on the device, improvement on the host)")  # fmt: skip
+        "are not sweeps (classes and values on the device, improvement on the host)",
+    )
 
 
 def sampled(chain: bm.Chain, transport: bm.Transport, d: Any, after: Any, count: int) -> float:
@@ -186,8 +220,11 @@ def sweeps(n: int, branching: int, bandwidth: float, warm: int) -> None:
             sweeper.sweep(d)
         before = d.copy()
         sweeper.sweep(d)
-        good = check(f"{kind}, S = {n:,}, b = {branching}, one sweep at 12 sampled pairs", sampled(
-            chain, transport, before.array, d.array, 12), 2e-4 if kind == "Sinkhorn" else 2e-5)  # fmt: skip
+        good = check(
+            f"{kind}, S = {n:,}, b = {branching}, one sweep at 12 sampled pairs",
+            sampled(chain, transport, before.array, d.array, 12),
+            2e-4 if kind == "Sinkhorn" else 2e-5,
+        )
         del before
         if kind == "Sinkhorn":
             always_five(sweeper.solver)
@@ -200,10 +237,13 @@ def sweeps(n: int, branching: int, bandwidth: float, warm: int) -> None:
         gathers = pairs * branching * 4 * branching * (2 if kind == "Sinkhorn" else 1)
         detail = f"{work:.1f} iterations a pair" if kind == "Sinkhorn" else f"{work:.3f} pivots a pair"
         if good:
-            row(f"{kind} sweep, Garnet S = {n:,}, A = 1, b = {branching}, float32, warm", f"{goal:.0e} pairs a second",
+            row(
+                f"{kind} sweep, Garnet S = {n:,}, A = 1, b = {branching}, float32, warm",
+                f"{goal:.0e} pairs a second",
                 f"{1e3 * seconds:.1f} ms, {pairs / seconds:.2e} pairs a second ({detail}); device memory "
                 f"{1e-12 * traffic / seconds:.2f} TB/s ({100 * traffic / seconds / bandwidth:.0f} % of a copy), costs "
-                f"gathered from the second-level cache {1e-12 * gathers / seconds:.2f} TB/s")  # fmt: skip
+                f"gathered from the second-level cache {1e-12 * gathers / seconds:.2f} TB/s",
+            )
         del sweeper, d
         cupy.get_default_memory_pool().free_all_blocks()
 
@@ -238,9 +278,12 @@ def dense() -> None:
         each = (five - one) / 5
         rate = 4 * len(y) * 200 * 200 / bare
         if good:
-            row(f"dense supports, S = 200, all pairs, one Sinkhorn iteration, {dtype}", "within 2× of the products",
+            row(
+                f"dense supports, S = 200, all pairs, one Sinkhorn iteration, {dtype}",
+                "within 2× of the products",
                 f"{1e6 * each:.0f} µs, {each / bare:.2f}× the {1e6 * bare:.0f} µs of the two products "
-                f"({1e-12 * rate:.0f} TFLOP/s)")  # fmt: skip
+                f"({1e-12 * rate:.0f} TFLOP/s)",
+            )
 
 
 def against_cpu(n: int) -> None:
@@ -264,9 +307,12 @@ def against_cpu(n: int) -> None:
             miss = float(np.abs(d.to_host() - small.to_host()).max())
             allowed = 1e-5 if dtype == "float64" else 1e-4
             if check(f"{kind}, S = {n:,}, 5 sweeps against the CPU, {dtype}", miss, allowed):
-                row(f"{kind}, S = {n:,}, b = 8, {dtype}, sweeps 2 to 5, against float64 on {threads()} cores", "50×",
+                row(
+                    f"{kind}, S = {n:,}, b = 8, {dtype}, sweeps 2 to 5, against float64 on {threads()} cores",
+                    "50×",
                     f"{1e3 * sum(theirs[1:]):.1f} ms against {1e3 * sum(seconds[1:]):.0f} ms: "
-                    f"{sum(seconds[1:]) / sum(theirs[1:]):.0f}×")  # fmt: skip
+                    f"{sum(seconds[1:]) / sum(theirs[1:]):.0f}×",
+                )
             del gpu, d
 
 
@@ -285,9 +331,12 @@ def fixed_point(n: int) -> None:
     miss = sampled(chain, bm.Exact(), d.array, again.array, 12)
     used = cupy.get_default_memory_pool().total_bytes()
     if check(f"S = {n:,}: one more sweep at 12 sampled pairs", miss, 2e-5) and solution.converged:
-        row(f"Garnet S = {n:,}, A = 1, b = 4, exact, γ = 0.9, error ≤ 1e-2, float32", "under 5 minutes",
+        row(
+            f"Garnet S = {n:,}, A = 1, b = 4, exact, γ = 0.9, error ≤ 1e-2, float32",
+            "under 5 minutes",
             f"{seconds:.1f} s, {solution.sweeps} sweeps, error {solution.error:.1e}, "
-            f"{1e-9 * used:.0f} GB of device memory at most")  # fmt: skip
+            f"{1e-9 * used:.0f} GB of device memory at most",
+        )
 
 
 def main() -> None:

@@ -26,8 +26,10 @@ def big_chain(n_states: int, seed: int = 0) -> bm.MDP:
     """A chain with three successors a state: copies of a smaller random chain, so that classes exist."""
     rng = np.random.default_rng(seed)
     base, copies = n_states // 4, 4
-    targets = np.stack([rng.integers(base, size=base), np.minimum(np.arange(base) + 1, base - 1),
-                        rng.integers(base, size=base)], axis=1)  # fmt: skip
+    targets = np.stack(
+        [rng.integers(base, size=base), np.minimum(np.arange(base) + 1, base - 1), rng.integers(base, size=base)],
+        axis=1,
+    )
     probs = np.array([0.25, 0.5, 0.25])
     rows = np.tile(targets, (copies, 1)) + base * rng.integers(copies, size=(n_states, 3))
     P = csr_array((np.tile(probs, n_states), rows.reshape(-1), np.arange(n_states + 1) * 3), shape=(n_states, n_states))

@@ -125,8 +125,17 @@ def sinkhorn_against_pot(name: str, chain: bm.Chain, reg: float, goal: float) ->
             ours = swept(chain, transport, d)
             for s in chosen:
                 start = time.perf_counter()
-                _, log = ot.sinkhorn(P[s] + 1e-30, P[s:].T, d, reg, stopThr=1e-6, numItermax=10_000, log=True,
-                                     warmstart=warm.get(s), warn=False)  # fmt: skip
+                _, log = ot.sinkhorn(
+                    P[s] + 1e-30,
+                    P[s:].T,
+                    d,
+                    reg,
+                    stopThr=1e-6,
+                    numItermax=10_000,
+                    log=True,
+                    warmstart=warm.get(s),
+                    warn=False,
+                )
                 spent += time.perf_counter() - start
                 warm[s] = (np.log(log["u"]), np.log(log["v"]))
                 plan_cost = np.einsum("ik,ij,jk->k", log["u"], np.exp(-d / reg) * d, log["v"])
@@ -238,15 +247,28 @@ def against_markov_distances(goal: float) -> None:
     count = 10
     start = time.perf_counter()
     theirs_d = discounted_wl.discounted_wl_infty_cost_matrix(
-        P, P, gap / (1.0 - chain.gamma), delta=1.0 - chain.gamma, sinkhorn_reg=1.0, max_iter=count,
-        convergence_threshold_rtol=0.0, convergence_threshold_atol=0.0, sinkhorn_iter=100,
-    )  # fmt: skip
+        P,
+        P,
+        gap / (1.0 - chain.gamma),
+        delta=1.0 - chain.gamma,
+        sinkhorn_reg=1.0,
+        max_iter=count,
+        convergence_threshold_rtol=0.0,
+        convergence_threshold_atol=0.0,
+        sinkhorn_iter=100,
+    )
     theirs = time.perf_counter() - start
     exact = bm.solve_metric(chain, transport, tol=1e-6).distance
     off = float(np.abs(theirs_d[0].numpy() - exact).max())
     assert off < 0.02, off  # ten sweeps are not the fixed point
-    report("value metric, first MDP, 10 sweeps, λ=1", "ot_markov_distances", our_seconds(chain, transport, count),
-           theirs, goal, f"torch, float64, 2 threads; its result is within {off:.2g} of the fixed point")  # fmt: skip
+    report(
+        "value metric, first MDP, 10 sweeps, λ=1",
+        "ot_markov_distances",
+        our_seconds(chain, transport, count),
+        theirs,
+        goal,
+        f"torch, float64, 2 threads; its result is within {off:.2g} of the fixed point",
+    )
 
 
 def uniform(mdp: bm.MDP) -> bm.Chain:

@@ -25,9 +25,14 @@ STEPS = 12
 
 def run(mdp: bm.MDP, marginal_tol: float, steps: int = STEPS) -> bm.PolicyRun:
     return bm.solve_policy(
-        mdp, transport=bm.Sinkhorn(1.0, diagonal="zero", marginal_tol=marginal_tol), aggregation=bm.EpsilonCover(0.1),
-        step_size=bm.Constant(0.25), greedy_noise=(0.05, 0.1), steps=steps, seed=0,
-    )  # fmt: skip
+        mdp,
+        transport=bm.Sinkhorn(1.0, diagonal="zero", marginal_tol=marginal_tol),
+        aggregation=bm.EpsilonCover(0.1),
+        step_size=bm.Constant(0.25),
+        greedy_noise=(0.05, 0.1),
+        steps=steps,
+        seed=0,
+    )
 
 
 def recorded_sweeps(mdp: bm.MDP) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
@@ -61,8 +66,17 @@ def pot_seconds(mdp: bm.MDP) -> float:
         kernel = np.exp(-d)
         for s in rows:
             start = time.perf_counter()
-            _, log = ot.sinkhorn(P[s] + 1e-30, P[s + 1 :].T, d, 1.0, stopThr=1e-2, numItermax=10_000, log=True,
-                                 warmstart=warm.get(s), warn=False)  # fmt: skip
+            _, log = ot.sinkhorn(
+                P[s] + 1e-30,
+                P[s + 1 :].T,
+                d,
+                1.0,
+                stopThr=1e-2,
+                numItermax=10_000,
+                log=True,
+                warmstart=warm.get(s),
+                warn=False,
+            )
             spent += time.perf_counter() - start
             with np.errstate(divide="ignore"):
                 warm[s] = (np.log(log["u"]), np.log(log["v"]))
@@ -93,8 +107,10 @@ def main() -> None:
     same = shares("S = 200, marginal error 1e-2", run(mdp, 1e-2))
     default = shares("S = 200, marginal error 1e-6", run(mdp, 1e-6))
     theirs = pot_seconds(mdp)
-    print(f"the paper's way at 1e-2: {theirs:.1f} s a step: {theirs / same:.0f} times ours at 1e-2 (goal 100), "
-          f"{theirs / default:.0f} times ours at 1e-6")  # fmt: skip
+    print(
+        f"the paper's way at 1e-2: {theirs:.1f} s a step: {theirs / same:.0f} times ours at 1e-2 (goal 100), "
+        f"{theirs / default:.0f} times ours at 1e-6"
+    )
     if large:
         big = bm.problems.chain(n_states=2000, n_classes=200)
         shares("S = 2000, marginal error 1e-6, 3 steps", run(big, 1e-6, 3))

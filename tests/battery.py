@@ -95,17 +95,27 @@ def metrics(device: str) -> Iterator[Case]:
         "grid": (grid, "labels"),
     }
     transports = [
-        *EVERY_TRANSPORT, bm.Sinkhorn(1.0, 2.0, diagonal="zero"), bm.Sinkhorn(0.05, 1.5, cost="value"),
-        bm.KLBall(3.0), bm.Exact(1.5),
-    ]  # fmt: skip
+        *EVERY_TRANSPORT,
+        bm.Sinkhorn(1.0, 2.0, diagonal="zero"),
+        bm.Sinkhorn(0.05, 1.5, cost="value"),
+        bm.KLBall(3.0),
+        bm.Exact(1.5),
+    ]
 
     def solved(model: Any, way: Any, settings: dict[str, Any]) -> tuple[str, list[float]]:
         sol = bm.solve_metric(model, way, device="cpu" if device == "cpu" else "cuda", **settings)
         lower, upper = sol.bracket()
         bits = digest(
-            sol.distance, sol.error, sol.sweeps, sol.iterations, sol.status.name, sol.notes, sol.kept_bytes,
-            lower, upper,
-        )  # fmt: skip
+            sol.distance,
+            sol.error,
+            sol.sweeps,
+            sol.iterations,
+            sol.status.name,
+            sol.notes,
+            sol.kept_bytes,
+            lower,
+            upper,
+        )
         return bits, [float(sol.distance.sum()), float(lower.sum()), float(upper.sum())]
 
     def warm(way: Any) -> tuple[str, list[float]]:
@@ -146,10 +156,22 @@ def run_of(run: Any) -> tuple[str, list[float]]:
     if classes is None:
         classes = run.partition.labels
     bits = digest(
-        run.policy, run.value, run.choices, run.actions, classes, run.partition.medoids, run.partition.radius,
-        run.partition.diameter, run.distance, run.abstract_value, json.dumps(steps_of(run.history), sort_keys=True),
-        str(run.certificate), [str(x) for x in run.theorems], run.status.name, best,
-    )  # fmt: skip
+        run.policy,
+        run.value,
+        run.choices,
+        run.actions,
+        classes,
+        run.partition.medoids,
+        run.partition.radius,
+        run.partition.diameter,
+        run.distance,
+        run.abstract_value,
+        json.dumps(steps_of(run.history), sort_keys=True),
+        str(run.certificate),
+        [str(x) for x in run.theorems],
+        run.status.name,
+        best,
+    )
     return bits, [float(run.certificate.error), float(run.value.sum())]
 
 
@@ -181,10 +203,18 @@ def policies(device: str) -> Iterator[Case]:
         yield f"policy {key}", lambda m=mdp, s=given: run_of(bm.solve_policy(m, **s))  # type: ignore[misc]
 
     def batch() -> tuple[str, list[float]]:
-        found = [run_of(run) for run in bm.solve_policies(
-            first, [{"seed": s, "sweeps": 3 + s} for s in range(5)], transport=entropic, side_by_side=3, steps=4,
-            device=where, **noisy,
-        )]  # fmt: skip
+        found = [
+            run_of(run)
+            for run in bm.solve_policies(
+                first,
+                [{"seed": s, "sweeps": 3 + s} for s in range(5)],
+                transport=entropic,
+                side_by_side=3,
+                steps=4,
+                device=where,
+                **noisy,
+            )
+        ]
         return digest([bits for bits, _ in found]), [x for _, numbers in found for x in numbers]
 
     yield "policy batch", batch
@@ -198,9 +228,13 @@ def jobs(device: str) -> Iterator[Case]:
     where = "cpu" if device == "cpu" else "cuda"
     problem = Problem.of("chain", n_states=24, n_classes=4, seed=3)
     common: Any = {
-        "problem": problem, "transport": bm.Sinkhorn(1.0, diagonal="zero"), "aggregation": bm.EpsilonCover(0.1),
-        "step_size": bm.Constant(0.5), "seed": 2, "steps": 6,
-    }  # fmt: skip
+        "problem": problem,
+        "transport": bm.Sinkhorn(1.0, diagonal="zero"),
+        "aggregation": bm.EpsilonCover(0.1),
+        "step_size": bm.Constant(0.5),
+        "seed": 2,
+        "steps": 6,
+    }
     made = {
         "probes": PolicyJob(**common, probes=(1, 4), medoids=5),
         "potentials": PolicyJob(**common, potentials=False),
@@ -236,8 +270,18 @@ def folders(device: str) -> Iterator[Case]:
         with tempfile.TemporaryDirectory() as place:
             folder = Path(place) / "run"
             common = ("--no-pictures", "--checkpoint-every", "0")
-            command("solve", "problem:chain?n_states=20&n_classes=4", *options, "--steps", "3", "--device", where,
-                    "--out", str(folder), *common)  # fmt: skip
+            command(
+                "solve",
+                "problem:chain?n_states=20&n_classes=4",
+                *options,
+                "--steps",
+                "3",
+                "--device",
+                where,
+                "--out",
+                str(folder),
+                *common,
+            )
             command("solve", "--resume", str(folder), "--steps", "6", *common)
             with np.load(folder / "result.npz") as data:
                 arrays = {key: data[key] for key in sorted(data.files)}

@@ -77,12 +77,17 @@ def fake_cupy() -> Any:
     """A module that looks like CuPy as far as the package uses it."""
     names = {name: getattr(np, name) for name in dir(np) if not name.startswith("_")}
     runtime = SimpleNamespace(
-        CUDARuntimeError=RuntimeError, driverGetVersion=lambda: 13000, getDeviceCount=lambda: 1,
+        CUDARuntimeError=RuntimeError,
+        driverGetVersion=lambda: 13000,
+        getDeviceCount=lambda: 1,
         memGetInfo=lambda: (1 << 30, 1 << 30),
-    )  # fmt: skip
+    )
     cuda = SimpleNamespace(runtime=runtime, Device=lambda: SimpleNamespace(attributes={"MultiProcessorCount": 1}))
     names |= {
-        "asnumpy": np.array, "RawModule": HostModule, "cuda": cuda, "lanes_of_a_warp": 1,
+        "asnumpy": np.array,
+        "RawModule": HostModule,
+        "cuda": cuda,
+        "lanes_of_a_warp": 1,
         "get_default_memory_pool": lambda: SimpleNamespace(free_bytes=lambda: 0),
-    }  # fmt: skip
+    }
     return SimpleNamespace(**names)

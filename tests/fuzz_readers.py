@@ -44,10 +44,43 @@ from bisimetric.policy import folder as runs
 MEMORY = 3 << 30  # bytes of address space that a process may have
 SECONDS = 10.0  # that one input may take
 WORDS = (
-    b"0", b"1", b"-1", b"nan", b"inf", b"1e400", b"-0", b"99999999999", b"4294967296", b"18446744073709551616", b"1/0",
-    b"0.5", b'"', b"[", b"]", b"{", b"}", b":", b",", b"#", b"\0", b"\n", b"\r\n", b" ", b"\t", b"state", b"action",
-    b"@model", b"init", b"=", b'="', b"\xff\xfe", b"\xe2\x82", b"1" * 40, b"(" * 60, b"_",
-)  # fmt: skip
+    b"0",
+    b"1",
+    b"-1",
+    b"nan",
+    b"inf",
+    b"1e400",
+    b"-0",
+    b"99999999999",
+    b"4294967296",
+    b"18446744073709551616",
+    b"1/0",
+    b"0.5",
+    b'"',
+    b"[",
+    b"]",
+    b"{",
+    b"}",
+    b":",
+    b",",
+    b"#",
+    b"\0",
+    b"\n",
+    b"\r\n",
+    b" ",
+    b"\t",
+    b"state",
+    b"action",
+    b"@model",
+    b"init",
+    b"=",
+    b'="',
+    b"\xff\xfe",
+    b"\xe2\x82",
+    b"1" * 40,
+    b"(" * 60,
+    b"_",
+)
 DOCUMENTED = (bm.ModelError, DamagedFileError, runs.RunFolderError, BadInputError, OSError)
 
 

@@ -7,9 +7,13 @@ import numpy as np
 
 def arrays_of(mdp):
     return {
-        "indptr": mdp.rows.indptr, "indices": mdp.rows.indices, "probs": mdp.rows.probs, "rewards": mdp.rewards,
-        "choice_ptr": mdp.choice_ptr, "action_of_choice": mdp.action_of_choice,
-    }  # fmt: skip
+        "indptr": mdp.rows.indptr,
+        "indices": mdp.rows.indices,
+        "probs": mdp.rows.probs,
+        "rewards": mdp.rewards,
+        "choice_ptr": mdp.choice_ptr,
+        "action_of_choice": mdp.action_of_choice,
+    }
 
 
 def assert_same(a, b):

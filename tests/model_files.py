@@ -67,9 +67,12 @@ def refused(path, *words, line=None, named=None):
 
 def refused_by_command(path, capsys):
     before = sorted(path.parent.iterdir())
-    for command in (["lump", str(path), "--map", str(path.parent / "m.csv")], ["info", str(path)],
-                    ["convert", str(path), str(path.parent / "out.drn")],
-                    ["metric", str(path), "--gamma", "0.9", "-o", str(path.parent / "d.npz")]):  # fmt: skip
+    for command in (
+        ["lump", str(path), "--map", str(path.parent / "m.csv")],
+        ["info", str(path)],
+        ["convert", str(path), str(path.parent / "out.drn")],
+        ["metric", str(path), "--gamma", "0.9", "-o", str(path.parent / "d.npz")],
+    ):
         assert run(command) == 2
         out, err = capsys.readouterr()
         assert out == ""

@@ -26,11 +26,18 @@ def header(name, size=0, kind=tarfile.REGTYPE):
 
 @pytest.mark.parametrize(
     "member",
-    [header("/etc/passwd"), header("../up"), header("a/../../up"), header("link", kind=tarfile.SYMTYPE),
-     header("hard", kind=tarfile.LNKTYPE), header("pipe", kind=tarfile.FIFOTYPE), header("huge.bin", (1 << 30) + 1),
-     header("index.json")],
+    [
+        header("/etc/passwd"),
+        header("../up"),
+        header("a/../../up"),
+        header("link", kind=tarfile.SYMTYPE),
+        header("hard", kind=tarfile.LNKTYPE),
+        header("pipe", kind=tarfile.FIFOTYPE),
+        header("huge.bin", (1 << 30) + 1),
+        header("index.json"),
+    ],
     ids=["absolute", "up", "up-inside", "symlink", "hardlink", "fifo", "huge", "twice"],
-)  # fmt: skip
+)
 def test_archives_that_reach_out(member, tmp_path, capsys):
     path = tmp_path / "model.umb"
     content = archive(umb_members())
@@ -55,8 +62,11 @@ def changed_index(path, **changes):
     path.write_bytes(archive(members))
 
 
-ODD = {"states": [10**9, -1, 0, 10**30, "x", None, float("inf"), [2]], "choices": [10**9, -1, 0, None],
-       "branches": [10**9, -1, 0]}  # fmt: skip
+ODD = {
+    "states": [10**9, -1, 0, 10**30, "x", None, float("inf"), [2]],
+    "choices": [10**9, -1, 0, None],
+    "branches": [10**9, -1, 0],
+}
 
 
 @pytest.mark.parametrize(("what", "value"), [(what, value) for what, values in ODD.items() for value in values])
@@ -68,12 +78,20 @@ def test_counts_of_an_archive_that_do_not_fit(what, value, tmp_path):
 
 @pytest.mark.parametrize(
     "changes",
-    [{"annotations": []}, {"annotations": {"aps": []}}, {"annotations": {"aps": {"x": "y"}}},
-     {"annotations": {"aps": {"x": {"applies-to": 3}}}}, {"annotations": {"rewards": {"r": {"type": "double"}}}},
-     {"annotations": {"rewards": {"r": {"applies-to": ["states"]}}}}, {"branch-probability-type": "double"},
-     {"branch-probability-type": {"type": "rational"}}, {"time": "stochastic"}, {"#players": 2}],
+    [
+        {"annotations": []},
+        {"annotations": {"aps": []}},
+        {"annotations": {"aps": {"x": "y"}}},
+        {"annotations": {"aps": {"x": {"applies-to": 3}}}},
+        {"annotations": {"rewards": {"r": {"type": "double"}}}},
+        {"annotations": {"rewards": {"r": {"applies-to": ["states"]}}}},
+        {"branch-probability-type": "double"},
+        {"branch-probability-type": {"type": "rational"}},
+        {"time": "stochastic"},
+        {"#players": 2},
+    ],
     ids=str,
-)  # fmt: skip
+)
 def test_an_index_of_another_shape(changes, tmp_path):
     path = tmp_path / "model.umb"
     changed_index(path, **changes)

@@ -138,11 +138,20 @@ def test_mistakes_in_text_files(ending, old, new, line, word, tmp_path, capsys):
 
 @pytest.mark.parametrize(
     ("name", "text", "line"),
-    [("model.lab", '0="init"\n0: 3\n', 2), ("model.lab", '0="init"\n9: 0\n', 2), ("model.lab", "nothing\n", 1),
-     ("model.lab", "", None), ("model.srew", "2 1\n2 1\n", 2), ("model.srew", "3 1\n1 1\n", 1),
-     ("model.srew", "2 1\n7\n", 2), ("model.trew", "2 3 1\n0 5 1 1\n", 2), ("model.trew", "2 3 1\n0 0 8 1\n", 2),
-     ("model.trew", "2 3 1\n0 0 1 x\n", 2), ("model.trew", "2 3 1\n1\n", 2)],
-)  # fmt: skip
+    [
+        ("model.lab", '0="init"\n0: 3\n', 2),
+        ("model.lab", '0="init"\n9: 0\n', 2),
+        ("model.lab", "nothing\n", 1),
+        ("model.lab", "", None),
+        ("model.srew", "2 1\n2 1\n", 2),
+        ("model.srew", "3 1\n1 1\n", 1),
+        ("model.srew", "2 1\n7\n", 2),
+        ("model.trew", "2 3 1\n0 5 1 1\n", 2),
+        ("model.trew", "2 3 1\n0 0 8 1\n", 2),
+        ("model.trew", "2 3 1\n0 0 1 x\n", 2),
+        ("model.trew", "2 3 1\n1\n", 2),
+    ],
+)
 def test_mistakes_beside_a_transition_file(name, text, line, tmp_path):
     path = good(".tra", tmp_path)
     (tmp_path / name).write_text(text)

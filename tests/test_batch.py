@@ -74,9 +74,12 @@ def test_a_stop_ends_all_runs_with_what_they_have():
             raise KeyboardInterrupt
 
     runs = bm.solve_policies(
-        chain(), [{"seed": 0}, {"seed": 1, "on_progress": stop}, {"seed": 2}, {"seed": 3}], side_by_side=3, steps=9,
+        chain(),
+        [{"seed": 0}, {"seed": 1, "on_progress": stop}, {"seed": 2}, {"seed": 3}],
+        side_by_side=3,
+        steps=9,
         **NOISY,
-    )  # fmt: skip
+    )
     assert [run.status for run in runs] == [bm.Status.INTERRUPTED] * 3  # the last had not begun
     lengths = [len(run.history) for run in runs]
     assert lengths[1] == 3

@@ -87,11 +87,13 @@ def test_formulas_of_the_paper():
         (c.api_converged(eps, delta, gamma=gamma, sweeps=n), delta / 0.1 + 1.8 * (0.2 + c_n) / 0.01),
         (c.api_limit(eps, delta, gamma=gamma, sweeps=n), delta / 0.01 + 1.8 * (0.2 + c_n) / 0.001),
         (c.api_limit(eps, delta, gamma=gamma, sweeps=n, scale=8.0), delta / 0.01 + 1.8 * (0.2 + 8 * c_n) / 0.001),
-        (c.one_step_progress(2.0, 0.3, gamma=gamma, greedy_error=0.1, evaluation_error=0.2),
-         0.97 * 2.0 + 0.3 * (0.1 + 1.8 * 0.2) / 0.1),
+        (
+            c.one_step_progress(2.0, 0.3, gamma=gamma, greedy_error=0.1, evaluation_error=0.2),
+            0.97 * 2.0 + 0.3 * (0.1 + 1.8 * 0.2) / 0.1,
+        ),
         (c.api_errors_limit(gamma=gamma, greedy_error=0.1, evaluation_error=0.2), (0.1 + 1.8 * 0.2) / 0.01),
         (c.trivial(gamma=gamma, scale=8.0), 80.0),
-    ):  # fmt: skip
+    ):
         assert certificate.rigorous
         assert certificate.error == pytest.approx(wanted, rel=1e-9)
     alpha = 1e-3
@@ -162,21 +164,46 @@ GOOD: dict = {
     c.optimal_value_error: {"eps": 0.1, "gamma": 0.9, "c_R": 1.0, "c_T": 0.9, "metric_error": 0.1},
     c.policy_value_error: {"eps": 0.1, "gamma": 0.9, "c_R": 1.0, "c_T": 0.9, "metric_error": 0.1},
     c.value_error_with_models: {
-        "eps": 0.1, "gamma": 0.9, "metric_error": 0.1, "reward_error": 0.1, "model_error": 0.1, "c_R": 1.0, "c_T": 0.9,
+        "eps": 0.1,
+        "gamma": 0.9,
+        "metric_error": 0.1,
+        "reward_error": 0.1,
+        "model_error": 0.1,
+        "c_R": 1.0,
+        "c_T": 0.9,
         "triangle": True,
     },
     c.metric_change: {"total_variation": 0.1, "p": 2.0, "c_T": 0.9, "c_R": 1.0, "scale": 1.0},
     c.metric_change_tight: {"total_variation": 0.1, "p": 2.0, "c_T": 0.9, "c_R": 1.0, "scale": 1.0},
     c.api_converged: {
-        "eps": 0.1, "delta": 0.1, "gamma": 0.9, "sweeps": 40, "scale": 1.0, "early_stop": 0.1, "transport_error": 0.1,
+        "eps": 0.1,
+        "delta": 0.1,
+        "gamma": 0.9,
+        "sweeps": 40,
+        "scale": 1.0,
+        "early_stop": 0.1,
+        "transport_error": 0.1,
         "alpha": 1.0,
     },
     c.api_limit: {
-        "eps": 0.1, "delta": 0.1, "gamma": 0.9, "sweeps": 40, "scale": 1.0, "early_stop": 0.1, "transport_error": 0.1,
+        "eps": 0.1,
+        "delta": 0.1,
+        "gamma": 0.9,
+        "sweeps": 40,
+        "scale": 1.0,
+        "early_stop": 0.1,
+        "transport_error": 0.1,
         "alpha": 1.0,
     },
     c.api_alpha_limit: {
-        "eps": 0.1, "delta": 0.1, "alpha": 1e-4, "gamma": 0.9, "sweeps": 40, "p": 1.0, "scale": 1.0, "early_stop": 0.1,
+        "eps": 0.1,
+        "delta": 0.1,
+        "alpha": 1e-4,
+        "gamma": 0.9,
+        "sweeps": 40,
+        "p": 1.0,
+        "scale": 1.0,
+        "early_stop": 0.1,
         "transport_error": 0.1,
     },
     c.one_step_progress: {"error": 1.0, "alpha": 0.5, "gamma": 0.9, "greedy_error": 0.1, "evaluation_error": 0.1},
@@ -185,7 +212,7 @@ GOOD: dict = {
     c.greedy_residual: {"V": np.zeros(2), "TV": np.ones(2), "gamma": 0.9, "greedy_error": 0.1},
     c.evaluation_residual: {"V": np.zeros(2), "T_pi_V": np.ones(2), "gamma": 0.9},
     c.trivial: {"gamma": 0.9, "scale": 1.0, "value_error": 0.1},
-}  # fmt: skip
+}
 TOO_LARGE = {"gamma": 1.0, "c_T": 1.0, "alpha": 1.5, "total_variation": 1.5}
 TOO_SMALL = {"p": 0.5, "sweeps": 0}
 

@@ -225,9 +225,14 @@ def test_bounds_of_conservative_api_on_runs(seed, rewards, p):
     sweeps = int(model.rng.integers(2, 5))
     rule = bm.EpsilonCover(float(model.rng.choice([0.0, 0.02, 0.2])) * mdp.reward_span, rule="diameter")
     run = bm.solve_policy(
-        mdp, transport=bm.Exact(p), aggregation=rule, sweeps=sweeps, step_size=bm.Theoretical(0.99), early_stop=0.0,
+        mdp,
+        transport=bm.Exact(p),
+        aggregation=rule,
+        sweeps=sweeps,
+        step_size=bm.Theoretical(0.99),
+        early_stop=0.0,
         steps=150,
-    )  # fmt: skip
+    )
     alpha = run.history[-1].alpha
     rate = 1.0 - alpha + alpha * mdp.gamma
     limit = run.theorems[2]

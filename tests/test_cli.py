@@ -196,7 +196,7 @@ BAD = {
     "policy no numbers": (["metric", SMALL, "--policy", "readme.txt"], "readme.txt"),
     "policy archive damaged": (["metric", SMALL, "--policy", "damaged.npz"], "damaged.npz"),
     "policy and match": (["metric", SMALL, "--policy", "uniform", "--match", "labels"], "not both"),
-}  # fmt: skip
+}
 
 
 @pytest.fixture
@@ -308,8 +308,10 @@ def test_an_interrupted_metric_goes_on_to_the_same_bytes(capsys):
     assert "no checkpoint to resume from" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("command", ["solve", "metric", "lump", "aggregate", "convert", "info", "bench", "paper run",
-                                     "paper report", "paper list"])  # fmt: skip
+@pytest.mark.parametrize(
+    "command",
+    ["solve", "metric", "lump", "aggregate", "convert", "info", "bench", "paper run", "paper report", "paper list"],
+)
 def test_help_says_what_every_option_is_for(command, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "120")
     assert run([*command.split(), "--help"]) == 0

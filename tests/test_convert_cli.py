@@ -70,10 +70,13 @@ def test_convert(drn, ending, capsys):
 @pytest.mark.parametrize("ending", ["npz", "drn", "tra", "csv"])
 @pytest.mark.parametrize(
     ("options", "rewards"),
-    [(["--reward", "r", "--costs"], [0, -0.25, -1, -1]), (["--reward", "q"], [5, 5, 5, 7]),
-     (["--reward", "none"], [0, 0, 0, 0]),
-     (["--reward", "q", "--costs"], [-5, -5, -5, -7])],
-)  # fmt: skip
+    [
+        (["--reward", "r", "--costs"], [0, -0.25, -1, -1]),
+        (["--reward", "q"], [5, 5, 5, 7]),
+        (["--reward", "none"], [0, 0, 0, 0]),
+        (["--reward", "q", "--costs"], [-5, -5, -5, -7]),
+    ],
+)
 def test_convert_writes_the_rewards_that_were_chosen(drn, ending, options, rewards):
     out = drn.parent / f"out.{ending}"
     assert run(["convert", str(drn), str(out), "--gamma", "0.8", *options]) == 0
@@ -110,8 +113,10 @@ def test_one_of_several_rewards_must_be_chosen(drn, command, capsys, monkeypatch
 @pytest.mark.parametrize("out", ["out.umb", "out.xyz", "no/folder/out.drn", "."])
 def test_outputs_that_cannot_be_written(drn, out, capsys):
     before = sorted(drn.parent.iterdir())
-    for command in (["convert", str(drn), str(drn.parent / out), "--gamma", "0.9"],
-                    ["lump", str(drn), "-o", str(drn.parent / out)]):  # fmt: skip
+    for command in (
+        ["convert", str(drn), str(drn.parent / out), "--gamma", "0.9"],
+        ["lump", str(drn), "-o", str(drn.parent / out)],
+    ):
         assert run(command) == 2
         printed, err = capsys.readouterr()
         assert (printed, err.count("\n")) == ("", 1)
@@ -152,8 +157,10 @@ def test_lump_writes_the_quotient_and_the_map(drn, capsys):
     with open(table, newline="") as stream:
         rows = list(csv.DictReader(stream))
     assert [(row["state"], row["name"], row["class"], row["representative"]) for row in rows] == [
-        ("0", "x=0", "0", "0"), ("1", "x=1", "1", "1"), ("2", "x=2", "1", "1"),
-    ]  # fmt: skip
+        ("0", "x=0", "0", "0"),
+        ("1", "x=1", "1", "1"),
+        ("2", "x=2", "1", "1"),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -224,8 +231,20 @@ def test_gymnasium_through_the_command_line(tmp_path, capsys):
     assert_same(reread(tmp_path / "lake.npz"), bm.from_gymnasium("FrozenLake-v1", 0.9, is_slippery=False))
     classes = json_of(capsys, "lump", lake)["classes"]
     assert classes == bm.lump(reread(tmp_path / "lake.npz")).n_classes < 17
-    facts = json_of(capsys, "solve", lake, "--gamma", "0.9", "--eps", "1e-6", "--alpha", "1", "--no-pictures", "--out",
-                    str(tmp_path / "run"))  # fmt: skip
+    facts = json_of(
+        capsys,
+        "solve",
+        lake,
+        "--gamma",
+        "0.9",
+        "--eps",
+        "1e-6",
+        "--alpha",
+        "1",
+        "--no-pictures",
+        "--out",
+        str(tmp_path / "run"),
+    )
     assert facts["error"] < 1e-6
     with open(tmp_path / "run" / "policy.csv", newline="") as stream:
         first = next(csv.DictReader(stream))

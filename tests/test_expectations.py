@@ -116,10 +116,24 @@ def settings_of(**options):
 def test_every_setting_of_a_run_can_be_given_on_the_command_line():
     """Each field of the settings differs from its default for some option, and no option does nothing."""
     options = PolicyOptions(
-        transport="sinkhorn:1.0", eps=0.3, alpha="0.5", sweeps=3, early_stop=0.2, naive=True, noise="0.1,0.2",
-        ties="random", steps=7, target=0.5, seed=3, settle=False, optimum=False, lump=False, remember=False,
-        device="cuda", dtype="float32",
-    )  # fmt: skip
+        transport="sinkhorn:1.0",
+        eps=0.3,
+        alpha="0.5",
+        sweeps=3,
+        early_stop=0.2,
+        naive=True,
+        noise="0.1,0.2",
+        ties="random",
+        steps=7,
+        target=0.5,
+        seed=3,
+        settle=False,
+        optimum=False,
+        lump=False,
+        remember=False,
+        device="cuda",
+        dtype="float32",
+    )
     made, default = settings_from(bm.PolicySettings, options), bm.PolicySettings()
     assert [f.name for f in fields(made) if getattr(made, f.name) == getattr(default, f.name)] == []
     for option in fields(options):
@@ -230,9 +244,13 @@ def test_classes_of_the_hausdorff_metric_are_aggregated_and_lifted(seed):
     from bisimetric.model import Distributions
 
     mdp = bm.MDP(
-        Distributions.from_matrix(np.array(rows)), np.array(rewards), np.array(pointers), 0.8, labels,
+        Distributions.from_matrix(np.array(rows)),
+        np.array(rewards),
+        np.array(pointers),
+        0.8,
+        labels,
         tuple("abcd"),
-    )  # fmt: skip
+    )
     solution = bm.solve_metric(mdp, match="hausdorff", tol=1e-7)
     part = bm.EpsilonCover(1e-5)(solution.distance)
     assert part.n_classes == 6
@@ -327,10 +345,12 @@ def test_info_costs_little_for_many_states(capsys):
     bm.write(
         bm.MDP.from_arrays(
             [csr_array((np.ones(n), ((np.arange(n) + step) % n, np.arange(n)))).T.tocsr() for step in (1, 2)],
-            np.arange(n) / n, 0.9, axes="ass",
+            np.arange(n) / n,
+            0.9,
+            axes="ass",
         ),
         "large.npz",
-    )  # fmt: skip
+    )
     tracemalloc.start()
     assert run(["info", "large.npz"]) == 0
     peak = tracemalloc.get_traced_memory()[1]

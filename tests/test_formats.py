@@ -128,8 +128,10 @@ def test_damage_is_refused_or_harmless(tmp_path, model_file):
                 assert isinstance(bm.read(path), bm.MDP)
 
 
-@pytest.mark.parametrize("entry", ["version", "indptr", "indices", "probs", "rewards", "choice_ptr", "gamma",
-                                   "action_of_choice", "action_labels"])  # fmt: skip
+@pytest.mark.parametrize(
+    "entry",
+    ["version", "indptr", "indices", "probs", "rewards", "choice_ptr", "gamma", "action_of_choice", "action_labels"],
+)
 def test_each_entry_is_needed(model_file, entry):
     data = entries(model_file)
     del data[entry]

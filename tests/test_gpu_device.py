@@ -34,9 +34,16 @@ MISSING = _device()
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(bool(MISSING), reason=MISSING or "there is a device")]
 
 TRANSPORTS = (
-    bm.Exact(), bm.Exact(2.0), bm.Sinkhorn(1.0, diagonal="zero"), bm.Sinkhorn(0.1), bm.Sinkhorn(0.01),
-    bm.Sinkhorn(0.5, cost="value"), bm.Sinkhorn(0.5, cost="value", p=2.0), bm.Independent(), bm.KLBall(0.2),
-)  # fmt: skip
+    bm.Exact(),
+    bm.Exact(2.0),
+    bm.Sinkhorn(1.0, diagonal="zero"),
+    bm.Sinkhorn(0.1),
+    bm.Sinkhorn(0.01),
+    bm.Sinkhorn(0.5, cost="value"),
+    bm.Sinkhorn(0.5, cost="value", p=2.0),
+    bm.Independent(),
+    bm.KLBall(0.2),
+)
 
 
 def models():
@@ -119,10 +126,19 @@ def test_dense_policy_runs_equal_those_of_the_cpu(reg):
     """Matrix products with Newton steps and what is kept between policies; a budget of classes."""
     mdp = bm.problems.chain(n_states=100, n_classes=10, mixing=0.05)
     ours, theirs = (
-        bm.solve_policy(mdp, transport=bm.Sinkhorn(reg, diagonal="zero"), aggregation=bm.KMedoids(15, seed=0),
-                        step_size=bm.Constant(0.5), greedy_noise=(0.05, 0.1), steps=5, seed=2, device=x, lump=False)
+        bm.solve_policy(
+            mdp,
+            transport=bm.Sinkhorn(reg, diagonal="zero"),
+            aggregation=bm.KMedoids(15, seed=0),
+            step_size=bm.Constant(0.5),
+            greedy_noise=(0.05, 0.1),
+            steps=5,
+            seed=2,
+            device=x,
+            lump=False,
+        )
         for x in ("cuda", "cpu")
-    )  # fmt: skip
+    )
     assert [step.sweeps for step in ours.history] == [step.sweeps for step in theirs.history]
     np.testing.assert_allclose(ours.distance, theirs.distance, atol=1e-4)
 
@@ -130,9 +146,15 @@ def test_dense_policy_runs_equal_those_of_the_cpu(reg):
 def test_run_folders_resume_to_the_same_policy(tmp_path):
     mdp = bm.problems.chain(n_states=60, n_classes=6)
     settings = bm.PolicySettings(
-        transport=bm.Sinkhorn(0.5, diagonal="zero"), aggregation=bm.EpsilonCover(0.1), step_size=bm.Constant(0.5),
-        sweeps=10, greedy_noise=(0.05, 0.1), steps=8, lump=False, device="cuda",
-    )  # fmt: skip
+        transport=bm.Sinkhorn(0.5, diagonal="zero"),
+        aggregation=bm.EpsilonCover(0.1),
+        step_size=bm.Constant(0.5),
+        sweeps=10,
+        greedy_noise=(0.05, 0.1),
+        steps=8,
+        lump=False,
+        device="cuda",
+    )
 
     def interrupt(step):
         if step.k == 3:
@@ -176,10 +198,17 @@ def test_policy_runs_of_many_states_equal_those_of_the_cpu(eps):
     """Classes and values by iteration on the device: many classes, and few with many states."""
     mdp = bm.problems.garnet(n_states=700, n_actions=2, branching=3, seed=0)
     ours, theirs = (
-        bm.solve_policy(mdp, transport=bm.Independent(diagonal="zero"), aggregation=bm.EpsilonCover(eps, "diameter"),
-                        step_size=bm.Constant(0.5), steps=4, sweeps=5, device=x)
+        bm.solve_policy(
+            mdp,
+            transport=bm.Independent(diagonal="zero"),
+            aggregation=bm.EpsilonCover(eps, "diameter"),
+            step_size=bm.Constant(0.5),
+            steps=4,
+            sweeps=5,
+            device=x,
+        )
         for x in ("cuda", "cpu")
-    )  # fmt: skip
+    )
     for a, b in zip(ours.history, theirs.history, strict=True):
         assert a.n_classes == b.n_classes
         for name in ("error", "bound", "metric_gap", "diameter", "abstract_error"):
@@ -191,12 +220,20 @@ def test_runs_of_a_batch_are_those_alone():
     mdp = bm.problems.chain(n_states=100, n_classes=10)
     dense = bm.problems.chain(n_states=60, n_classes=6, mixing=0.1)
     variants = [
-        *({"seed": seed} for seed in range(5)), {"transport": bm.Exact(), "lump": False}, {"mdp": dense, "steps": 3},
-        {"transport": bm.Sinkhorn(0.1, diagonal="zero"), "aggregation": bm.KMedoids(12)}, {"dtype": "float32"},
+        *({"seed": seed} for seed in range(5)),
+        {"transport": bm.Exact(), "lump": False},
+        {"mdp": dense, "steps": 3},
+        {"transport": bm.Sinkhorn(0.1, diagonal="zero"), "aggregation": bm.KMedoids(12)},
+        {"dtype": "float32"},
         {"transport": bm.Independent(diagonal="zero")},
-    ]  # fmt: skip
-    common = {"transport": bm.Sinkhorn(1.0, diagonal="zero"), "step_size": bm.Constant(0.25), "steps": 8,
-              "greedy_noise": (0.05, 0.1), "device": "cuda"}  # fmt: skip
+    ]
+    common = {
+        "transport": bm.Sinkhorn(1.0, diagonal="zero"),
+        "step_size": bm.Constant(0.25),
+        "steps": 8,
+        "greedy_noise": (0.05, 0.1),
+        "device": "cuda",
+    }
     for changes, ours in zip(variants, bm.solve_policies(mdp, variants, side_by_side=6, **common), strict=True):
         arguments = {"mdp": mdp, **common, **changes}
         alone = bm.solve_policy(arguments.pop("mdp"), **arguments)

@@ -80,8 +80,9 @@ def test_blocks_equal_those_of_the_cpu(transport, support):
 
 
 @pytest.mark.parametrize("support", [3, 6, 11])
-@pytest.mark.parametrize("transport", [bm.Exact(), bm.Sinkhorn(0.7), bm.Sinkhorn(0.7, cost="value"), bm.Independent()],
-                         ids=name)  # fmt: skip
+@pytest.mark.parametrize(
+    "transport", [bm.Exact(), bm.Sinkhorn(0.7), bm.Sinkhorn(0.7, cost="value"), bm.Independent()], ids=name
+)
 def test_blocks_equal_the_reference(transport, support):
     rng = np.random.default_rng(support)
     n = support + 40
@@ -95,8 +96,9 @@ def test_blocks_equal_the_reference(transport, support):
     np.testing.assert_allclose(ours, expected, atol=1e-7)
 
 
-@pytest.mark.parametrize("transport", [bm.Exact(), bm.Sinkhorn(0.5), bm.Sinkhorn(0.05, cost="value"), bm.KLBall(0.2)],
-                         ids=name)  # fmt: skip
+@pytest.mark.parametrize(
+    "transport", [bm.Exact(), bm.Sinkhorn(0.5), bm.Sinkhorn(0.05, cost="value"), bm.KLBall(0.2)], ids=name
+)
 def test_float32_blocks_are_close(transport):
     for support in (4, 8, 12):
         rng = np.random.default_rng(support)
@@ -144,8 +146,16 @@ def test_solutions_equal_those_of_the_cpu(transport, match):
 def test_awkward_sizes(n):
     chain = random_chain(n, n, support=min(3, n))
     for transport in (bm.Exact(), bm.Sinkhorn(0.5)):
-        ours, theirs = (bm.solve_metric(chain, transport, tol=1e-4, device=x, lump=False if x == "cuda" and isinstance(
-            transport, bm.Exact) else None).distance for x in ("cuda", "cpu"))  # fmt: skip
+        ours, theirs = (
+            bm.solve_metric(
+                chain,
+                transport,
+                tol=1e-4,
+                device=x,
+                lump=False if x == "cuda" and isinstance(transport, bm.Exact) else None,
+            ).distance
+            for x in ("cuda", "cpu")
+        )
         np.testing.assert_allclose(ours, theirs, atol=3e-4)
 
 
@@ -183,15 +193,24 @@ def test_what_is_kept_is_carried_over(transport):
         np.testing.assert_array_equal(array, remembered[key])
 
 
-@pytest.mark.parametrize("transport", [bm.Sinkhorn(1.0, diagonal="zero"), bm.Exact(), bm.Independent(diagonal="zero")],
-                         ids=name)  # fmt: skip
+@pytest.mark.parametrize(
+    "transport", [bm.Sinkhorn(1.0, diagonal="zero"), bm.Exact(), bm.Independent(diagonal="zero")], ids=name
+)
 def test_policy_runs_equal_those_of_the_cpu(transport):
     mdp = bm.problems.chain(n_states=40, n_classes=4, seed=1)
     ours, theirs = (
-        bm.solve_policy(mdp, transport=transport, step_size=bm.Constant(0.25), greedy_noise=(0.01, 0.1), steps=4,
-                        seed=5, lump=False, device=x)
+        bm.solve_policy(
+            mdp,
+            transport=transport,
+            step_size=bm.Constant(0.25),
+            greedy_noise=(0.01, 0.1),
+            steps=4,
+            seed=5,
+            lump=False,
+            device=x,
+        )
         for x in ("cuda", "cpu")
-    )  # fmt: skip
+    )
     for a, b in zip(ours.history, theirs.history, strict=True):
         assert (a.n_classes, a.sweeps) == (b.n_classes, b.sweeps)
         assert a.error == pytest.approx(b.error, abs=1e-9)

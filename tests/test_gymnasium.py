@@ -23,9 +23,15 @@ def newest(name):
     return f"{name}-v{max(versions)}"
 
 
-CASES = [("FrozenLake", {}), ("FrozenLake", {"map_name": "8x8"}), ("FrozenLake", {"is_slippery": False}),
-         ("CliffWalking", {}), ("CliffWalking", {"is_slippery": True}), ("Taxi", {}),
-         ("Taxi", {"is_rainy": True})]  # fmt: skip
+CASES = [
+    ("FrozenLake", {}),
+    ("FrozenLake", {"map_name": "8x8"}),
+    ("FrozenLake", {"is_slippery": False}),
+    ("CliffWalking", {}),
+    ("CliffWalking", {"is_slippery": True}),
+    ("Taxi", {}),
+    ("Taxi", {"is_rainy": True}),
+]
 
 
 def quantecon_values(table, gamma):
@@ -98,9 +104,15 @@ def test_a_table_without_ends_has_no_extra_state():
 
 @pytest.mark.parametrize(
     ("name", "options", "words"),
-    [("CartPole-v1", {}, "transition table"), ("NoSuchLake-v9", {}, "NoSuchLake"), ("no such name!", {}, "no such"),
-     ("", {}, ""), ("FrozenLake-v1", {"wings": 2}, "wings"), ("FrozenLake-v1", {"map_name": "5x5"}, "5x5")],
-)  # fmt: skip
+    [
+        ("CartPole-v1", {}, "transition table"),
+        ("NoSuchLake-v9", {}, "NoSuchLake"),
+        ("no such name!", {}, "no such"),
+        ("", {}, ""),
+        ("FrozenLake-v1", {"wings": 2}, "wings"),
+        ("FrozenLake-v1", {"map_name": "5x5"}, "5x5"),
+    ],
+)
 def test_what_is_no_tabular_environment(name, options, words, capsys):
     with pytest.raises(bm.ModelError) as caught:
         bm.from_gymnasium(name, 0.9, **options)

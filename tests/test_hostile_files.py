@@ -98,9 +98,16 @@ def many_claimed_rewards(folder):
 
 
 HOSTILE = (
-    many_rewards, many_labels, digits_in_a_header, quotes, inflating_archive, claimed_shape, nested_header,
-    many_members, long_pax_header,
-)  # fmt: skip
+    many_rewards,
+    many_labels,
+    digits_in_a_header,
+    quotes,
+    inflating_archive,
+    claimed_shape,
+    nested_header,
+    many_members,
+    long_pax_header,
+)
 
 READ = """
 import resource, sys
@@ -152,9 +159,14 @@ def test_many_rewards_of_transitions_are_read_at_once(tmp_path):
 def test_unnamed_rewards_of_prism(tmp_path):
     """Storm writes each name with a space behind it, also that of a block of rewards without a name."""
     body = "@nr_states\n1\n@nr_choices\n1\n@model\nstate 0 [{}]\n\taction a [{}]\n\t\t0 : 1\n"
-    for line, names in ((" ", ["reward"]), ("", ["reward"]), (" steps ", ["reward", "steps"]),
-                        ("steps  ", ["steps", "reward"]), ("reward  ", ["reward", "reward_"]),
-                        ("steps ", ["steps"])):  # fmt: skip
+    for line, names in (
+        (" ", ["reward"]),
+        ("", ["reward"]),
+        (" steps ", ["reward", "steps"]),
+        ("steps  ", ["steps", "reward"]),
+        ("reward  ", ["reward", "reward_"]),
+        ("steps ", ["steps"]),
+    ):
         values = ", ".join(str(k + 1) for k in range(len(names)))
         text = f"@type: MDP\n@parameters\n\n@reward_models\n{line}\n" + body.format(values, values)
         (tmp_path / "m.drn").write_text(text)

@@ -18,8 +18,12 @@ from bisimetric.values import best_values, policy_values
 
 MODELS = Path(__file__).resolve().parents[2] / "shared" / "models"
 MATCHES = ("labels", "hausdorff")
-SPLITS = {10: [(1.0,), (0.3, 0.7), (0.1, 0.2, 0.7), (0.7, 0.2, 0.1)], 7: [(0.7,), (0.2, 0.5), (0.1, 0.6)],
-          5: [(0.5,), (0.2, 0.3), (0.1, 0.4)], 3: [(0.3,), (0.1, 0.2), (0.1 + 0.2,)]}  # fmt: skip
+SPLITS = {
+    10: [(1.0,), (0.3, 0.7), (0.1, 0.2, 0.7), (0.7, 0.2, 0.1)],
+    7: [(0.7,), (0.2, 0.5), (0.1, 0.6)],
+    5: [(0.5,), (0.2, 0.3), (0.1, 0.4)],
+    3: [(0.3,), (0.1, 0.2), (0.1 + 0.2,)],
+}
 REWARDS = ((0.0,), (0.3, 0.1 + 0.2), (1.0,), (-0.5,))
 
 
@@ -118,9 +122,11 @@ def shared_cases():
     expected = json.loads((MODELS / "expected.json").read_text())
     return [
         pytest.param(f"{name}.{ending}", match, reward, count, id=f"{name}-{ending}-{match}-{reward}")
-        for name, facts in expected.items() for ending in ("drn", "umb")
-        for match, counts in facts["classes"].items() for reward, count in counts.items()
-    ]  # fmt: skip
+        for name, facts in expected.items()
+        for ending in ("drn", "umb")
+        for match, counts in facts["classes"].items()
+        for reward, count in counts.items()
+    ]
 
 
 @pytest.mark.parametrize(("file", "match", "reward", "count"), shared_cases())
@@ -270,8 +276,13 @@ def test_a_long_line(reverse):
 
 def test_settings_that_make_no_sense():
     mdp = twins()
-    for setting, words in [({"match": "chain"}, "match"), ({"tol": 0.0}, "tol"), ({"tol": 0.1}, "tol"),
-                           ({"tol": float("nan")}, "tol"), ({"tol": -1.0}, "tol")]:  # fmt: skip
+    for setting, words in [
+        ({"match": "chain"}, "match"),
+        ({"tol": 0.0}, "tol"),
+        ({"tol": 0.1}, "tol"),
+        ({"tol": float("nan")}, "tol"),
+        ({"tol": -1.0}, "tol"),
+    ]:
         with pytest.raises(ValueError, match=words):
             bm.lump(mdp, **setting)
     for transport in (bm.Sinkhorn(0.5), bm.Independent()):

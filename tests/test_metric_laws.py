@@ -187,10 +187,19 @@ def iterate_reference(transport, model, match, c_R, c_T, sweeps):
     return d
 
 
-@pytest.mark.parametrize("transport", [
-    bm.Exact(), bm.Exact(2.0), bm.Sinkhorn(2.0), bm.Sinkhorn(2.0, cost="value"), bm.Sinkhorn(2.0, diagonal="zero"),
-    bm.Independent(), bm.Independent(2.0, diagonal="zero"),
-], ids=name)  # fmt: skip
+@pytest.mark.parametrize(
+    "transport",
+    [
+        bm.Exact(),
+        bm.Exact(2.0),
+        bm.Sinkhorn(2.0),
+        bm.Sinkhorn(2.0, cost="value"),
+        bm.Sinkhorn(2.0, diagonal="zero"),
+        bm.Independent(),
+        bm.Independent(2.0, diagonal="zero"),
+    ],
+    ids=name,
+)
 @pytest.mark.parametrize("match", MATCHES)
 def test_solutions_agree_with_the_iterated_reference(transport, match):
     for seed in range(3):

@@ -226,10 +226,17 @@ def test_arguments_are_never_changed(one_thread):
 
 @pytest.mark.parametrize(
     "transport",
-    [bm.Exact(), bm.Sinkhorn(0.3, cost="value"), bm.Independent(), bm.KLBall(0.2), bm.KLBall(0.5), bm.KLBall(1.0),
-     bm.KLBall(0.5, p=2.0)],
+    [
+        bm.Exact(),
+        bm.Sinkhorn(0.3, cost="value"),
+        bm.Independent(),
+        bm.KLBall(0.2),
+        bm.KLBall(0.5),
+        bm.KLBall(1.0),
+        bm.KLBall(0.5, p=2.0),
+    ],
     ids=str,
-)  # fmt: skip
+)
 @pytest.mark.parametrize(("seed", "n", "support"), [(0, 8, 3), (4, 15, 5), (5, 15, 5)])
 def test_a_loose_solution_is_within_its_error_of_a_tight_one(transport, seed, n, support):
     """Also where balls hardly bind, so that a plan's KL must be known well to know whether it is allowed."""

@@ -173,8 +173,14 @@ def test_bad_arrays_are_named(case):
 
 def test_names_are_used_in_messages():
     with pytest.raises(bm.ModelError, match=r"state kitchen, action south sums to 0\.99 "):
-        bm.MDP.from_arrays(BAD_ARRAYS["sum"][0], R, 0.9, axes="sas", labels=["north", "south"],
-                           state_names=["hall", "kitchen", "attic"])  # fmt: skip
+        bm.MDP.from_arrays(
+            BAD_ARRAYS["sum"][0],
+            R,
+            0.9,
+            axes="sas",
+            labels=["north", "south"],
+            state_names=["hall", "kitchen", "attic"],
+        )
 
 
 BAD_CHOICES = {
@@ -188,9 +194,11 @@ BAD_CHOICES = {
     "state names": ({"state_names": ["x"]}, "1 state names for 3 states"),
     "classes": ({"classes": [0, 1]}, "one entry per state (3)"),
     "vector": ({"P": np.ones(3)}, "[choices, states]"),
-    "sum in sparse": ({"P": csr_array(np.diag([1.0, 0.5, 1.0])), "R": np.zeros(3), "choice_of_state": [0, 1, 2, 3]},
-                      "state 1, action 0 sums to 0.5 "),
-}  # fmt: skip
+    "sum in sparse": (
+        {"P": csr_array(np.diag([1.0, 0.5, 1.0])), "R": np.zeros(3), "choice_of_state": [0, 1, 2, 3]},
+        "state 1, action 0 sums to 0.5 ",
+    ),
+}
 
 
 @pytest.mark.parametrize("case", BAD_CHOICES)

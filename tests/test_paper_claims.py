@@ -29,10 +29,16 @@ def run(
     n_states, n_classes, steps = size
     mdp = bm.problems.chain(n_states=n_states, n_classes=n_classes, seed=seed)
     return bm.solve_policy(
-        mirrored(mdp) if mirror else mdp, transport=bm.Sinkhorn(1.0, diagonal="zero"), aggregation=bm.EpsilonCover(0.1),
-        step_size=bm.Constant(alpha), sweeps=sweeps, restart_metric=not warm, greedy_noise=(0.05, 0.1), steps=steps,
+        mirrored(mdp) if mirror else mdp,
+        transport=bm.Sinkhorn(1.0, diagonal="zero"),
+        aggregation=bm.EpsilonCover(0.1),
+        step_size=bm.Constant(alpha),
+        sweeps=sweeps,
+        restart_metric=not warm,
+        greedy_noise=(0.05, 0.1),
+        steps=steps,
         seed=seed,
-    )  # fmt: skip
+    )
 
 
 def check_step_sizes(size: tuple[int, int, int], seed: int) -> None:

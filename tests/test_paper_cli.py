@@ -331,9 +331,13 @@ def test_a_failed_run_is_reported(results, monkeypatch, capsys):
 def start(driver, *arguments):
     command = [sys.executable, str(driver), "paper", *(str(argument) for argument in arguments)]
     return subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
         env={**os.environ, "BISIMETRIC_THREADS": "1"},
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize("send", [os.kill, os.killpg], ids=["to the process", "to all, as a terminal does"])

@@ -32,19 +32,35 @@ from bisimetric.policy.folder import TIMES
 SMALL = Problem.of("chain", n_states=12, n_classes=4, gamma=0.9, seed=1)
 POLICY = PolicyJob(
     SMALL, bm.Sinkhorn(1.0, diagonal="zero"), bm.EpsilonCover(0.1), bm.PowerDecay(0.8, 0.01), 3, 7, probes=(0, 2, 6)
-)  # fmt: skip
+)
 SHARP = SharpnessJob(2, 0.1, 1.0, (3, 4), 0)
 
 # Another value for each setting of a run.
 OTHER_POLICY = {
-    "problem": replace(SMALL, name="staircase"), "transport": bm.Sinkhorn(1.0), "aggregation": bm.EpsilonCover(0.2),
-    "step_size": bm.Constant(1.0), "seed": 4, "steps": 8, "sweeps": 5, "warm": False, "noise": None, "probes": (0, 2),
-    "potentials": False, "ties": "first", "medoids": 3,
-}  # fmt: skip
+    "problem": replace(SMALL, name="staircase"),
+    "transport": bm.Sinkhorn(1.0),
+    "aggregation": bm.EpsilonCover(0.2),
+    "step_size": bm.Constant(1.0),
+    "seed": 4,
+    "steps": 8,
+    "sweeps": 5,
+    "warm": False,
+    "noise": None,
+    "probes": (0, 2),
+    "potentials": False,
+    "ties": "first",
+    "medoids": 3,
+}
 OTHER_SHARP = {
-    "dimension": 3, "reg": math.inf, "entropy": 1.5, "pairs": (3, 5), "seed": 1, "points": 31, "radius": 1.0,
+    "dimension": 3,
+    "reg": math.inf,
+    "entropy": 1.5,
+    "pairs": (3, 5),
+    "seed": 1,
+    "points": 31,
+    "radius": 1.0,
     "reference": 0.03,
-}  # fmt: skip
+}
 
 
 # ---- ids ----
@@ -184,10 +200,19 @@ def test_variants_are_checked():
 def test_a_run_is_policy_iteration(job, one_thread):
     arrays = job.run("cpu")
     expected = bm.solve_policy(
-        job.problem.build(), transport=job.transport, aggregation=job.aggregation, step_size=job.step_size,
-        sweeps=job.sweeps, restart_metric=not job.warm, greedy_noise=job.noise, ties=job.ties, steps=job.steps,
-        seed=job.seed, early_stop=1e-3, lump=False,
-    )  # fmt: skip
+        job.problem.build(),
+        transport=job.transport,
+        aggregation=job.aggregation,
+        step_size=job.step_size,
+        sweeps=job.sweeps,
+        restart_metric=not job.warm,
+        greedy_noise=job.noise,
+        ties=job.ties,
+        steps=job.steps,
+        seed=job.seed,
+        early_stop=1e-3,
+        lump=False,
+    )
     close = {"rtol": 0.0, "atol": 0.0} if job.potentials else {"rtol": 1e-4, "atol": 1e-4}
     for name in CURVES:
         assert arrays[name].shape == (job.steps,)

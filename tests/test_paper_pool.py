@@ -197,9 +197,7 @@ def test_an_interrupt_stops_the_processes(crew):
 
     tasks = [crew.task(seed) for seed in range(4)]
     with pytest.raises(KeyboardInterrupt):
-        pool.run_jobs(
-            tasks, crew.folder, workers=2, device="cpu", version="1.0", done=stop, say=crew.said.append
-        )  # fmt: skip
+        pool.run_jobs(tasks, crew.folder, workers=2, device="cpu", version="1.0", done=stop, say=crew.said.append)
     kept = [arrays for task in tasks if (arrays := store.load(crew.folder, task)) is not None]
     assert kept
     for arrays in kept:

@@ -16,8 +16,14 @@ from bisimetric.paper.store import ResultsError
 
 JOB = SharpnessJob(2, 0.1, 1.0, (3, 4), 0)
 OTHER = SharpnessJob(2, 0.1, 1.0, (3, 4), 1)
-ARRAYS = {"a": np.arange(12.0).reshape(3, 4), "b": np.array([1, 2, 3]), "words": np.array(["x", "yz"]),
-          "scalar": np.array(2.5), "empty": np.zeros((0, 8)), "nan": np.array([np.nan, np.inf])}  # fmt: skip
+ARRAYS = {
+    "a": np.arange(12.0).reshape(3, 4),
+    "b": np.array([1, 2, 3]),
+    "words": np.array(["x", "yz"]),
+    "scalar": np.array(2.5),
+    "empty": np.zeros((0, 8)),
+    "nan": np.array([np.nan, np.inf]),
+}
 
 
 @pytest.fixture

@@ -84,9 +84,14 @@ def test_the_loop_is_the_papers(alpha, sweeps):
     mdp = bm.MDP.from_arrays(P, R, 0.8, axes="sas")
     wanted = list(plain_loop(P, R, 0.8, eps=0.3, alpha=alpha, sweeps=sweeps, steps=5))
     run = bm.solve_policy(
-        mdp, transport=bm.Exact(), aggregation=bm.EpsilonCover(0.3), step_size=bm.Constant(alpha), sweeps=sweeps,
-        early_stop=0.0, steps=4,
-    )  # fmt: skip
+        mdp,
+        transport=bm.Exact(),
+        aggregation=bm.EpsilonCover(0.3),
+        step_size=bm.Constant(alpha),
+        sweeps=sweeps,
+        early_stop=0.0,
+        steps=4,
+    )
     V_best = best_values(mdp)[0]
     for step, (_, d, classes, V, V_abstract) in zip(run.history, wanted, strict=False):
         assert step.error == pytest.approx(np.abs(V_best - V).max(), abs=1e-9)
@@ -197,11 +202,15 @@ def test_other_ranges_of_rewards(factor, shift):
     other = bm.MDP.from_choices(mdp.rows.matrix(), factor * mdp.rewards + shift, mdp.choice_ptr, mdp.gamma)
     one, two = (
         bm.solve_policy(
-            model, aggregation=bm.EpsilonCover(0.3 * unit), early_stop=1e-3 * unit, steps=12,
-            greedy_noise=(0.02 * unit, 0.1 * unit), step_size=bm.Constant(0.5),
+            model,
+            aggregation=bm.EpsilonCover(0.3 * unit),
+            early_stop=1e-3 * unit,
+            steps=12,
+            greedy_noise=(0.02 * unit, 0.1 * unit),
+            step_size=bm.Constant(0.5),
         )
         for model, unit in ((mdp, 1.0), (other, factor))
-    )  # fmt: skip
+    )
     assert np.abs(one.policy - two.policy).max() < 1e-9
     assert one.partition == two.partition
     assert np.allclose(factor * one.curve("error"), two.curve("error"), atol=1e-9)
@@ -224,8 +233,11 @@ def test_values_by_iteration_are_those_of_the_dense_solve(weighted, monkeypatch)
     part = bm.Partition.from_classes([0, 1, 0, 2, 1, 3, 3, 0, 4, 5, 5, 2])
     weights = np.random.default_rng(0).random(12) + 0.1 if weighted else None
     solved = values.policy_values(chain, zeros)[0], values.abstract_values(chain, part, zeros, weights)
-    small = bm.quotient(bm.MDP.from_arrays(chain.rows.matrix().toarray()[:, None, :], chain.rewards[:, None],
-                                           mdp.gamma, axes="sas"), part, weights)  # fmt: skip
+    small = bm.quotient(
+        bm.MDP.from_arrays(chain.rows.matrix().toarray()[:, None, :], chain.rewards[:, None], mdp.gamma, axes="sas"),
+        part,
+        weights,
+    )
     np.testing.assert_allclose(solved[1], part.lift(best_values(small)[0]), atol=1e-12)
     monkeypatch.setattr(values, "_DENSE_SOLVE", 0)
     iterated, error = values.policy_values(chain, zeros)

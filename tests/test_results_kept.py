@@ -20,8 +20,13 @@ every_transport = pytest.mark.parametrize("transport", EVERY_TRANSPORT, ids=name
 def same_metric(a: bm.MetricSolution, b: bm.MetricSolution) -> None:
     assert a.distance.tobytes() == b.distance.tobytes()
     assert (a.status, a.certificate, a.sweeps, a.largest, a.notes, a.question) == (
-        b.status, b.certificate, b.sweeps, b.largest, b.notes, b.question,
-    )  # fmt: skip
+        b.status,
+        b.certificate,
+        b.sweeps,
+        b.largest,
+        b.notes,
+        b.question,
+    )
 
 
 @every_transport
@@ -97,8 +102,11 @@ def test_runs_and_partitions_are_kept(tmp_path):
         for field in ("policy", "value", "choices", "distance", "abstract_value", "optimal_value"):
             assert getattr(other, field).tobytes() == getattr(run, field).tobytes(), field
         assert (other.history, other.certificate, other.status, other.actions) == (
-            run.history, run.certificate, run.status, run.actions,
-        )  # fmt: skip
+            run.history,
+            run.certificate,
+            run.status,
+            run.actions,
+        )
         assert str(other.theorems) == str(run.theorems)
         assert other.partition == run.partition
         assert repr(other) == repr(run)
@@ -109,16 +117,25 @@ def test_runs_and_partitions_are_kept(tmp_path):
     lumping = bm.lump(mdp)
     other = pickle.loads(pickle.dumps(lumping))
     assert other == lumping
-    np.testing.assert_array_equal(other.lift_policy(other.quotient.uniform_policy()),
-                                  lumping.lift_policy(lumping.quotient.uniform_policy()))  # fmt: skip
+    np.testing.assert_array_equal(
+        other.lift_policy(other.quotient.uniform_policy()), lumping.lift_policy(lumping.quotient.uniform_policy())
+    )
 
 
 def test_reprs_are_short():
     mdp = random_mdp(1, 8)
     chain = mdp.under(mdp.uniform_policy())
     run = bm.solve_policy(mdp, steps=2)
-    for thing in (mdp, chain, bm.solve_metric(chain), run, run.partition, bm.lump(mdp), bm.evaluate(mdp, run.policy),
-                  run.certificate):  # fmt: skip
+    for thing in (
+        mdp,
+        chain,
+        bm.solve_metric(chain),
+        run,
+        run.partition,
+        bm.lump(mdp),
+        bm.evaluate(mdp, run.policy),
+        run.certificate,
+    ):
         assert len(repr(thing)) < 250, repr(thing)
 
 

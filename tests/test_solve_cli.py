@@ -94,10 +94,18 @@ def test_every_setting_reaches_the_run(capsys):
     policy = np.random.default_rng(0).dirichlet([1.0, 1.0], size=20)
     np.savetxt("first.txt", policy)
     arguments = {
-        "--transport": "sinkhorn:0.5,cost=value,diagonal=zero", "--k": "7", "--alpha": "0.25", "--sweeps": "3",
-        "--noise": "0.01,0.2", "--steps": "4", "--seed": "9", "--policy": "first.txt", "--dtype": "float32",
-        "--target": "1e-9", "--gamma": "0.7",
-    }  # fmt: skip
+        "--transport": "sinkhorn:0.5,cost=value,diagonal=zero",
+        "--k": "7",
+        "--alpha": "0.25",
+        "--sweeps": "3",
+        "--noise": "0.01,0.2",
+        "--steps": "4",
+        "--seed": "9",
+        "--policy": "first.txt",
+        "--dtype": "float32",
+        "--target": "1e-9",
+        "--gamma": "0.7",
+    }
     flags = [part for pair in arguments.items() for part in pair]
     assert cli.run(["solve", MODEL, *flags, "--naive", "--no-optimum", "--no-pictures", "--out", "run"]) == 1
     out = capsys.readouterr().out

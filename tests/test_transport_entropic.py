@@ -31,8 +31,12 @@ def entropy(row):
 
 
 @settings(max_examples=60)
-@given(transport_problems(n_rows=3, max_support=5, rows=PLAIN), st.floats(-1.3, 4.0), COSTS,
-       st.sampled_from([1.0, 1.0, 2.0]))  # fmt: skip
+@given(
+    transport_problems(n_rows=3, max_support=5, rows=PLAIN),
+    st.floats(-1.3, 4.0),
+    COSTS,
+    st.sampled_from([1.0, 1.0, 2.0]),
+)
 def test_sinkhorn_agrees_with_the_reference(problem, log_reg, cost, p):
     rows, d = problem
     scale = max(float(d.max()) ** p, 1.0)
@@ -104,8 +108,14 @@ def test_extreme_masses():
     for rows, plain in ((tiny, [[0, 1], [0, 1]]), (three, [[0, 0.5, 0.5], [0, 0.4, 0.6], [0, 0, 1]])):
         n = rows.shape[1]
         d = 1.0 - np.eye(n)
-        for transport in (bm.Exact(), bm.Sinkhorn(1.0), bm.Sinkhorn(1.0, cost="value"), bm.Sinkhorn(1e-3),
-                          bm.KLBall(0.1), bm.Independent()):  # fmt: skip
+        for transport in (
+            bm.Exact(),
+            bm.Sinkhorn(1.0),
+            bm.Sinkhorn(1.0, cost="value"),
+            bm.Sinkhorn(1e-3),
+            bm.KLBall(0.1),
+            bm.Independent(),
+        ):
             W, expected = distances(transport, rows, d), distances(transport, np.array(plain, float), d)
             np.testing.assert_allclose(W, expected, atol=1e-7, err_msg=repr(transport))
 
@@ -126,8 +136,10 @@ def test_nearly_degenerate_rows_converge(transport):
 
 
 @settings(max_examples=15)
-@given(transport_problems(n_rows=2, max_support=4, rows=("simplex", "equal"), grounds=("uniform", "paths")),
-       st.floats(0.02, 0.8))  # fmt: skip
+@given(
+    transport_problems(n_rows=2, max_support=4, rows=("simplex", "equal"), grounds=("uniform", "paths")),
+    st.floats(0.02, 0.8),
+)
 def test_kl_ball_agrees_with_the_reference(problem, radius):
     rows, d = problem
     W = distances(bm.KLBall(radius), rows, d)
@@ -139,8 +151,11 @@ def test_kl_ball_agrees_with_the_reference(problem, radius):
 
 
 @settings(max_examples=60)
-@given(transport_problems(n_rows=4, max_support=6), st.lists(st.floats(0.0, 3.0), min_size=3, max_size=3),
-       st.sampled_from([1.0, 2.0]))  # fmt: skip
+@given(
+    transport_problems(n_rows=4, max_support=6),
+    st.lists(st.floats(0.0, 3.0), min_size=3, max_size=3),
+    st.sampled_from([1.0, 2.0]),
+)
 def test_kl_ball_falls_with_its_radius(problem, radii, p):
     rows, d = problem
     scale = max(d.max() ** p, 1e-9)
@@ -172,10 +187,20 @@ def dense_problem(n=36):
     return chain.rows.matrix().toarray(), ground(np.random.default_rng(2), "uniform", n)
 
 
-@pytest.mark.parametrize("transport", [
-    bm.Sinkhorn(0.3), bm.Sinkhorn(0.3, cost="value"), bm.Sinkhorn(0.3, p=2.0), bm.Sinkhorn(0.02, diagonal="zero"),
-    bm.Sinkhorn(0.02, cost="value"), bm.Sinkhorn(1e-3), bm.Independent(), bm.Independent(2.0),
-], ids=name)  # fmt: skip
+@pytest.mark.parametrize(
+    "transport",
+    [
+        bm.Sinkhorn(0.3),
+        bm.Sinkhorn(0.3, cost="value"),
+        bm.Sinkhorn(0.3, p=2.0),
+        bm.Sinkhorn(0.02, diagonal="zero"),
+        bm.Sinkhorn(0.02, cost="value"),
+        bm.Sinkhorn(1e-3),
+        bm.Independent(),
+        bm.Independent(2.0),
+    ],
+    ids=name,
+)
 def test_matrix_products_equal_supports(transport, monkeypatch):
     """Rows that reach most states go through matrix products; the answer is that of the sparse kernels."""
     rows, d = dense_problem()
@@ -204,8 +229,9 @@ def test_slow_dense_pairs_are_finished(monkeypatch):
     np.testing.assert_allclose(distances(bm.Sinkhorn(0.05), rows, d), expected, atol=1e-8)
 
 
-@pytest.mark.parametrize("transport", [bm.Exact(), bm.Sinkhorn(0.5), bm.Sinkhorn(0.5, cost="value"), bm.Independent()],
-                         ids=name)  # fmt: skip
+@pytest.mark.parametrize(
+    "transport", [bm.Exact(), bm.Sinkhorn(0.5), bm.Sinkhorn(0.5, cost="value"), bm.Independent()], ids=name
+)
 def test_float32_is_close(transport):
     mdp = bm.problems.garnet(n_states=30, branching=4, seed=3)
     sparse = mdp.under(mdp.uniform_policy()).rows.matrix().toarray()

@@ -14,18 +14,43 @@ def umb_members() -> dict[str, bytes]:
     index = {
         "format-version": 1,
         "format-revision": 0,
-        "transition-system": {"time": "discrete", "#players": 1, "#states": 2, "#initial-states": 1, "#choices": 3,
-                              "#choice-actions": 3, "#branches": 4, "#branch-actions": 0, "#observations": 0,
-                              "branch-probability-type": {"type": "double", "size": 64}},
+        "transition-system": {
+            "time": "discrete",
+            "#players": 1,
+            "#states": 2,
+            "#initial-states": 1,
+            "#choices": 3,
+            "#choice-actions": 3,
+            "#branches": 4,
+            "#branch-actions": 0,
+            "#observations": 0,
+            "branch-probability-type": {"type": "double", "size": 64},
+        },
         "annotations": {
             "aps": {"key": {"alias": "done", "applies-to": ["states"], "type": {"type": "bool", "size": 1}}},
-            "rewards": {"r": {"alias": "r", "applies-to": ["states", "choices", "branches"],
-                              "type": {"type": "double", "size": 64}}},
+            "rewards": {
+                "r": {
+                    "alias": "r",
+                    "applies-to": ["states", "choices", "branches"],
+                    "type": {"type": "double", "size": 64},
+                }
+            },
         },
-        "valuations": {"states": {"unique": True, "classes": [{"variables": [
-            {"name": "x", "type": {"type": "uint", "size": 3}, "offset": 5},
-            {"name": "up", "type": {"type": "bool", "size": 1}}, {"padding": 4}]}]}},
-    }  # fmt: skip
+        "valuations": {
+            "states": {
+                "unique": True,
+                "classes": [
+                    {
+                        "variables": [
+                            {"name": "x", "type": {"type": "uint", "size": 3}, "offset": 5},
+                            {"name": "up", "type": {"type": "bool", "size": 1}},
+                            {"padding": 4},
+                        ]
+                    }
+                ],
+            }
+        },
+    }
     return {
         "index.json": json.dumps(index).encode(),
         "state-to-choices.bin": np.array([0, 2, 3], "<u8").tobytes(),

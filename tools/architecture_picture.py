@@ -8,7 +8,8 @@ import matplotlib.pyplot as plt
 from matplotlib.patches import FancyBboxPatch
 
 LAYERS = [
-    ("commands, experiments,\nmodels from elsewhere", ["cli", "paper", "bench, pictures", "formats", "problems"], "#e8e8e8"),
+    ("commands, experiments,\nmodels from elsewhere",
+     ["cli", "paper", "bench, pictures", "formats", "problems"], "#e8e8e8"),
     ("policies", ["policy: loop, solve, batch, folder, record"], "#cfe3f5"),
     ("metrics", ["metric: operator, solve, solution, plan"], "#cfe3f5"),
     ("smaller models, values",

@@ -330,9 +330,16 @@ def quotient(
     order = np.lexsort((label, owner))
     pointers = np.concatenate([[0], np.cumsum(np.bincount(owner, minlength=partition.n_classes))])
     P = MDP.normalised(vstack(rows).tocsr()[order], tol=1e-6)
-    return MDP(Distributions.from_matrix(P), np.concatenate(rewards)[order], pointers.astype(np.int64), mdp.gamma,
-               label[order].astype(np.int64), mdp.action_labels, _medoid_names(mdp, partition),
-               reward_name=mdp.reward_name)  # fmt: skip
+    return MDP(
+        Distributions.from_matrix(P),
+        np.concatenate(rewards)[order],
+        pointers.astype(np.int64),
+        mdp.gamma,
+        label[order].astype(np.int64),
+        mdp.action_labels,
+        _medoid_names(mdp, partition),
+        reward_name=mdp.reward_name,
+    )
 
 
 def _medoid_names(mdp: MDP, partition: Partition) -> tuple[str, ...] | None:
@@ -345,9 +352,17 @@ def _quotient_of_medoids(mdp: MDP, partition: Partition) -> MDP:
     picked = np.repeat(mdp.choice_ptr[partition.medoids] - pointers[:-1], counts) + np.arange(pointers[-1])
     P = (mdp.rows.matrix()[picked] @ membership(partition)).tocsr()
     actions = None if mdp.action_names is None else tuple(mdp.action_names[c] for c in picked)
-    return MDP(Distributions.from_matrix(P), mdp.rewards[picked].copy(), pointers.astype(np.int64), mdp.gamma,
-               mdp.action_of_choice[picked].copy(), mdp.action_labels, _medoid_names(mdp, partition),
-               action_names=actions, reward_name=mdp.reward_name)  # fmt: skip
+    return MDP(
+        Distributions.from_matrix(P),
+        mdp.rewards[picked].copy(),
+        pointers.astype(np.int64),
+        mdp.gamma,
+        mdp.action_of_choice[picked].copy(),
+        mdp.action_labels,
+        _medoid_names(mdp, partition),
+        action_names=actions,
+        reward_name=mdp.reward_name,
+    )
 
 
 def label_table(mdp: MDP) -> Ints:

@@ -56,12 +56,14 @@ def run_benchmarks(*, quick: bool = False) -> tuple[list[dict[str, Any]], bool]:
         chain = mdp.under(mdp.uniform_policy())
         solution = solve_metric(chain, transport, tol=1e-2)
         pairs = chain.n_states * (chain.n_states - 1) / 2
-        rows.append({
-            "work": name,
-            "states": chain.n_states,
-            "sweeps": solution.sweeps,
-            "seconds": solution.seconds,
-            "us_per_pair": 1e6 * solution.seconds / solution.sweeps / pairs,
-            "kept_mib": solution.kept_bytes / 2**20,
-        })  # fmt: skip
+        rows.append(
+            {
+                "work": name,
+                "states": chain.n_states,
+                "sweeps": solution.sweeps,
+                "seconds": solution.seconds,
+                "us_per_pair": 1e6 * solution.seconds / solution.sweeps / pairs,
+                "kept_mib": solution.kept_bytes / 2**20,
+            }
+        )
     return rows, correct

@@ -126,9 +126,14 @@ def _finite(**arrays: Floats) -> tuple[Condition, ...]:
 
 
 def optimal_value_error(
-    eps: float, *, gamma: float, c_R: float = 1.0, c_T: float | None = None, metric_error: float = 0.0,
+    eps: float,
+    *,
+    gamma: float,
+    c_R: float = 1.0,
+    c_T: float | None = None,
+    metric_error: float = 0.0,
     certified_metric: bool = True,
-) -> Certificate:  # fmt: skip
+) -> Certificate:
     """‖V* − Ṽ*_Φ‖∞ ≤ (2ε + E)/(c_R (1−γ)) after aggregation under d~ (eq. 4), E = ‖d̂ − d~‖∞."""
     return _value_error(
         "value approximation bound for V* (eq. 4)", eps, gamma, c_R, c_T, metric_error, certified_metric
@@ -136,9 +141,14 @@ def optimal_value_error(
 
 
 def policy_value_error(
-    eps: float, *, gamma: float, c_R: float = 1.0, c_T: float | None = None, metric_error: float = 0.0,
+    eps: float,
+    *,
+    gamma: float,
+    c_R: float = 1.0,
+    c_T: float | None = None,
+    metric_error: float = 0.0,
     certified_metric: bool = True,
-) -> Certificate:  # fmt: skip
+) -> Certificate:
     """‖V^π − Ṽ^π_Φ‖∞ ≤ (2ε + E)/(c_R (1−γ)) after aggregation under d_π (eq. 6), E = ‖d̂ − d_π‖∞."""
     return _value_error(
         "value approximation bound for V^π (eq. 6)", eps, gamma, c_R, c_T, metric_error, certified_metric
@@ -150,15 +160,26 @@ def _value_error(
 ) -> Certificate:
     c_T = gamma if c_T is None else c_T
     return _certificate(
-        lambda: (2.0 * eps + metric_error) / (c_R * (1.0 - gamma)), source, *_weights(c_R, c_T, gamma),
-        *_not_negative(ε=eps, metric_error=metric_error), _metric(certified),
-    )  # fmt: skip
+        lambda: (2.0 * eps + metric_error) / (c_R * (1.0 - gamma)),
+        source,
+        *_weights(c_R, c_T, gamma),
+        *_not_negative(ε=eps, metric_error=metric_error),
+        _metric(certified),
+    )
 
 
 def value_error_with_models(  # noqa: PLR0913 (each is a condition of the theorem, by its name)
-    eps: float, *, gamma: float, metric_error: float, reward_error: float, model_error: float, c_R: float = 1.0,
-    c_T: float | None = None, certified_metric: bool = True, triangle: bool = True,
-) -> Certificate:  # fmt: skip
+    eps: float,
+    *,
+    gamma: float,
+    metric_error: float,
+    reward_error: float,
+    model_error: float,
+    c_R: float = 1.0,
+    c_T: float | None = None,
+    certified_metric: bool = True,
+    triangle: bool = True,
+) -> Certificate:
     """‖V^π − Ṽ^π_Φ‖∞ ≤ (2ε + E_m + 2c_R/(1−c_T) E_R + 2c_T/(1−c_T) E_P)/(c_R (1−γ)).
 
     E_m: error of the metric learned on approximate rewards and transitions; E_R: ‖R̂_π − R_π‖∞; E_P: the largest
@@ -172,10 +193,13 @@ def value_error_with_models(  # noqa: PLR0913 (each is a condition of the theore
         return parts / (c_R * (1.0 - gamma))
 
     return _certificate(
-        bound, "decomposition of error sources", *_weights(c_R, c_T, gamma), _metric(certified_metric),
+        bound,
+        "decomposition of error sources",
+        *_weights(c_R, c_T, gamma),
+        _metric(certified_metric),
         *_not_negative(ε=eps, metric_error=metric_error, reward_error=reward_error, model_error=model_error),
         (triangle, "needs a transport with a triangle inequality"),
-    )  # fmt: skip
+    )
 
 
 # ---- Metrics of two policies ----
@@ -187,8 +211,9 @@ def metric_change(
     """‖d_π − d_π'‖∞ ≤ 2c_R/(1−c_T)² · TV^(1/p), TV the largest total variation of π and π' (eq. 18)."""
     return _certificate(
         lambda: 2.0 * c_R * scale / (1.0 - c_T) ** 2 * math.pow(total_variation, 1.0 / p),
-        "metrics of two policies (eq. 18)", *_two_policies(total_variation, p, c_T, c_R, scale, exact),
-    )  # fmt: skip
+        "metrics of two policies (eq. 18)",
+        *_two_policies(total_variation, p, c_T, c_R, scale, exact),
+    )
 
 
 def metric_change_tight(
@@ -208,9 +233,12 @@ def _two_policies(
     total_variation: float, p: float, c_T: float, c_R: float, scale: float, exact: bool
 ) -> tuple[Condition, ...]:
     return (
-        (exact, "needs exact transport (λ = 0)"), _share("TV", total_variation), _order(p),
-        (0.0 <= c_T < 1.0, f"needs c_T in [0, 1) (it is {c_T:g})"), *_not_negative(c_R=c_R, scale=scale),
-    )  # fmt: skip
+        (exact, "needs exact transport (λ = 0)"),
+        _share("TV", total_variation),
+        _order(p),
+        (0.0 <= c_T < 1.0, f"needs c_T in [0, 1) (it is {c_T:g})"),
+        *_not_negative(c_R=c_R, scale=scale),
+    )
 
 
 # ---- Approximate policy iteration ----
@@ -260,10 +288,20 @@ def _learning_error(learned: float, early_stop: float, transport_error: float, g
 
 
 def api_converged(  # noqa: PLR0913 (each is a condition of the theorem, by its name)
-    eps: float, delta: float, *, gamma: float, sweeps: int, scale: float = 1.0, early_stop: float = 0.0,
-    transport_error: float = 0.0, c_R: float = 1.0, c_T: float | None = None, certified_metric: bool = True,
-    from_zero: bool = True, alpha: float = 1.0,
-) -> Certificate:  # fmt: skip
+    eps: float,
+    delta: float,
+    *,
+    gamma: float,
+    sweeps: int,
+    scale: float = 1.0,
+    early_stop: float = 0.0,
+    transport_error: float = 0.0,
+    c_R: float = 1.0,
+    c_T: float | None = None,
+    certified_metric: bool = True,
+    from_zero: bool = True,
+    alpha: float = 1.0,
+) -> Certificate:
     """If naive API converges to π: ‖V^π − V*‖∞ ≤ δ/(1−γ) + 2γ(2ε + c_n)/(1−γ)² (eq. 16)."""
     c_T = gamma if c_T is None else c_T
 
@@ -272,17 +310,30 @@ def api_converged(  # noqa: PLR0913 (each is a condition of the theorem, by its 
         return delta / (1 - gamma) + 2 * gamma * (2 * eps + metric_error) / (1 - gamma) ** 2
 
     return _certificate(
-        bound, "API, if the policies converge (eq. 16)", *_paper_weights(c_R, c_T, gamma),
+        bound,
+        "API, if the policies converge (eq. 16)",
+        *_paper_weights(c_R, c_T, gamma),
         *_loop(eps, delta, sweeps, scale=scale, early_stop=early_stop, transport_error=transport_error),
-        *_naive(from_zero, alpha), _metric(certified_metric),
-    )  # fmt: skip
+        *_naive(from_zero, alpha),
+        _metric(certified_metric),
+    )
 
 
 def api_limit(  # noqa: PLR0913 (each is a condition of the theorem, by its name)
-    eps: float, delta: float, *, gamma: float, sweeps: int, scale: float = 1.0, early_stop: float = 0.0,
-    transport_error: float = 0.0, c_R: float = 1.0, c_T: float | None = None, certified_metric: bool = True,
-    from_zero: bool = True, alpha: float = 1.0,
-) -> Certificate:  # fmt: skip
+    eps: float,
+    delta: float,
+    *,
+    gamma: float,
+    sweeps: int,
+    scale: float = 1.0,
+    early_stop: float = 0.0,
+    transport_error: float = 0.0,
+    c_R: float = 1.0,
+    c_T: float | None = None,
+    certified_metric: bool = True,
+    from_zero: bool = True,
+    alpha: float = 1.0,
+) -> Certificate:
     """Naive API: limsup ‖V^π_k − V*‖∞ ≤ δ/(1−γ)² + 2γ(2ε + c_n)/(1−γ)³ (eq. 17)."""
     c_T = gamma if c_T is None else c_T
 
@@ -291,26 +342,42 @@ def api_limit(  # noqa: PLR0913 (each is a condition of the theorem, by its name
         return delta / (1 - gamma) ** 2 + 2 * gamma * (2 * eps + metric_error) / (1 - gamma) ** 3
 
     return _certificate(
-        bound, "API in the limit (eq. 17)", *_paper_weights(c_R, c_T, gamma),
+        bound,
+        "API in the limit (eq. 17)",
+        *_paper_weights(c_R, c_T, gamma),
         *_loop(eps, delta, sweeps, scale=scale, early_stop=early_stop, transport_error=transport_error),
-        *_naive(from_zero, alpha), _metric(certified_metric),
-    )  # fmt: skip
+        *_naive(from_zero, alpha),
+        _metric(certified_metric),
+    )
 
 
 def api_alpha_limit(  # noqa: PLR0913 (each is a condition of the theorem, by its name)
-    eps: float, delta: float, alpha: float, *, gamma: float, sweeps: int, p: float = 1.0, scale: float = 1.0,
-    early_stop: float = 0.0, transport_error: float = 0.0, exact: bool = True, warm: bool = True, c_R: float = 1.0,
+    eps: float,
+    delta: float,
+    alpha: float,
+    *,
+    gamma: float,
+    sweeps: int,
+    p: float = 1.0,
+    scale: float = 1.0,
+    early_stop: float = 0.0,
+    transport_error: float = 0.0,
+    exact: bool = True,
+    warm: bool = True,
+    c_R: float = 1.0,
     c_T: float | None = None,
-) -> Certificate:  # fmt: skip
+) -> Certificate:
     """API(α) with warm-started metrics: limsup ≤ δ/(1−γ)² + 2γ(2ε + ᾱ c_n)/(1−γ)³ (eq. 26).
 
     Needs λ = 0, n > log((1−γ)/(1+γ))/log γ, and ᾱ ≤ 1 for the step size α.
     """
     c_T = gamma if c_T is None else c_T
     domain = (
-        *_paper_weights(c_R, c_T, gamma), _step(alpha), _order(p),
+        *_paper_weights(c_R, c_T, gamma),
+        _step(alpha),
+        _order(p),
         *_loop(eps, delta, sweeps, scale=scale, early_stop=early_stop, transport_error=transport_error),
-    )  # fmt: skip
+    )
     sensible = all(holds for holds, _ in (_discount(gamma), _sweeps(sweeps), _step(alpha), _order(p)))
     bar = alpha_bar(alpha, gamma=gamma, sweeps=sweeps, p=p) if sensible else math.nan
     far_enough = sensible and c_bar_n(gamma, sweeps) < 1.0
@@ -320,12 +387,14 @@ def api_alpha_limit(  # noqa: PLR0913 (each is a condition of the theorem, by it
         return delta / (1 - gamma) ** 2 + 2 * gamma * (2 * eps + metric_error) / (1 - gamma) ** 3
 
     return _certificate(
-        bound, "API(α) in the limit (eq. 26)", *domain,
+        bound,
+        "API(α) in the limit (eq. 26)",
+        *domain,
         (exact, "needs exact transport (λ = 0)"),
         (warm, "needs metrics that start from the last one"),
         (far_enough or not sensible, f"needs n > log((1−γ)/(1+γ))/log γ (n is {sweeps:g})"),
         (bar <= 1.0 or not sensible, f"needs ᾱ ≤ 1 (α = {alpha:.3g} gives {bar:.3g})"),
-    )  # fmt: skip
+    )
 
 
 def one_step_progress(
@@ -338,18 +407,22 @@ def one_step_progress(
         return (1.0 - alpha + alpha * gamma) * error + alpha * loss
 
     return _certificate(
-        bound, "one step of API(α) (eq. 19)", _share("α", alpha), _discount(gamma),
+        bound,
+        "one step of API(α) (eq. 19)",
+        _share("α", alpha),
+        _discount(gamma),
         *_not_negative(error=error, greedy_error=greedy_error, evaluation_error=evaluation_error),
-    )  # fmt: skip
+    )
 
 
 def api_errors_limit(*, gamma: float, greedy_error: float, evaluation_error: float) -> Certificate:
     """Any α: limsup ‖V^π_k − V*‖∞ ≤ limsup(δ_GI + 2γ δ_PE)/(1−γ)² (eq. 20)."""
     return _certificate(
         lambda: (greedy_error + 2.0 * gamma * evaluation_error) / (1.0 - gamma) ** 2,
-        "API(α) from its errors, in the limit (eq. 20)", _discount(gamma),
+        "API(α) from its errors, in the limit (eq. 20)",
+        _discount(gamma),
         *_not_negative(greedy_error=greedy_error, evaluation_error=evaluation_error),
-    )  # fmt: skip
+    )
 
 
 # ---- After the fact ----
@@ -382,25 +455,32 @@ def greedy_residual(V: Floats, TV: Floats, *, gamma: float, greedy_error: float 
         return (greedy_error + gamma * float(np.max(gap) - np.min(gap))) / (1.0 - gamma)
 
     return _certificate(
-        bound, "span of the Bellman residual, for a greedy policy", *_finite(V=V, TV=TV), _discount(gamma),
+        bound,
+        "span of the Bellman residual, for a greedy policy",
+        *_finite(V=V, TV=TV),
+        _discount(gamma),
         *_not_negative(δ=greedy_error),
-    )  # fmt: skip
+    )
 
 
 def evaluation_residual(V: Floats, T_pi_V: Floats, *, gamma: float) -> Certificate:
     """‖V^π − V‖∞ ≤ ‖T_π V − V‖∞/(1−γ): the error of an (abstract) value function, after the fact."""
     return _certificate(
         lambda: float(np.max(np.abs(T_pi_V - V))) / (1.0 - gamma),
-        "Bellman residual of an approximate value function", *_finite(V=V, T_pi_V=T_pi_V), _discount(gamma),
-    )  # fmt: skip
+        "Bellman residual of an approximate value function",
+        *_finite(V=V, T_pi_V=T_pi_V),
+        _discount(gamma),
+    )
 
 
 def trivial(*, gamma: float, scale: float, value_error: float = 0.0) -> Certificate:
     """‖V* − V^π‖∞ ≤ span(R)/(1−γ): all values lie in an interval of this length, up to `value_error`."""
     return _certificate(
-        lambda: scale / (1.0 - gamma) + value_error, "range of all values", _discount(gamma),
+        lambda: scale / (1.0 - gamma) + value_error,
+        "range of all values",
+        _discount(gamma),
         *_not_negative(scale=scale, value_error=value_error),
-    )  # fmt: skip
+    )
 
 
 def best(*certificates: Certificate) -> Certificate:

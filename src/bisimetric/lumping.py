@@ -155,13 +155,19 @@ def _assemble(mdp: MDP, partition: Partition, choice_block: Ints, tol: float) ->
     if not _agree(mdp.rewards, picked, choice_of, tol):  # rewards that the classes ignore
         rewards, name = np.zeros(len(picked)), None
     quotient = MDP(
-        Distributions.from_matrix(csr_array(P)), rewards, pointers.astype(np.int64), mdp.gamma,
-        mdp.action_of_choice[picked].copy(), mdp.action_labels,
+        Distributions.from_matrix(csr_array(P)),
+        rewards,
+        pointers.astype(np.int64),
+        mdp.gamma,
+        mdp.action_of_choice[picked].copy(),
+        mdp.action_labels,
         None if mdp.state_names is None else tuple(mdp.state_names[s] for s in partition.medoids),
-        _classes(mdp, partition), _labels(mdp, partition),
+        _classes(mdp, partition),
+        _labels(mdp, partition),
         {key: r[picked].copy() for key, r in mdp.reward_models.items() if _agree(r, picked, choice_of, tol)},
-        None if mdp.action_names is None else tuple(mdp.action_names[c] for c in picked), name,
-    )  # fmt: skip
+        None if mdp.action_names is None else tuple(mdp.action_names[c] for c in picked),
+        name,
+    )
     choices = choice_of.astype(np.int64)
     return Lumping(partition.class_of, partition.medoids, 0.0, 0.0, quotient=quotient, choice_of=choices, model=mdp)
 

@@ -131,9 +131,14 @@ def _as_mdp(model: Chain | MDP) -> MDP:
         return model
     n = model.n_states
     return MDP(
-        model.rows, model.rewards, np.arange(n + 1), model.gamma, np.zeros(n, np.int64), ("0",),
+        model.rows,
+        model.rewards,
+        np.arange(n + 1),
+        model.gamma,
+        np.zeros(n, np.int64),
+        ("0",),
         state_labels=model.state_labels,
-    )  # fmt: skip
+    )
 
 
 def _quotient(model: Chain | MDP, lumping: Lumping) -> Any:
@@ -143,6 +148,10 @@ def _quotient(model: Chain | MDP, lumping: Lumping) -> Any:
         return small
     labels = {name: small.state_labels[name] for name in model.state_labels if name in small.state_labels}
     return Chain(
-        small.rows, small.rewards, model.gamma, reward_range=model.reward_range, state_labels=labels,
+        small.rows,
+        small.rewards,
+        model.gamma,
+        reward_range=model.reward_range,
+        state_labels=labels,
         reward_name=model.reward_name,
-    )  # fmt: skip
+    )

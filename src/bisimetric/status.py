@@ -29,7 +29,8 @@ class Status(Enum):
 
 _ADVICE = {
     Status.SWEEP_LIMIT: (
-        "raise max_sweeps, or go on with start=solution", "raise --max-sweeps, or go on with --resume"
+        "raise max_sweeps, or go on with start=solution",
+        "raise --max-sweeps, or go on with --resume",
     ),
     Status.ROUNDING: (
         'use a larger tol, or dtype="float64" if it is float32; orders p > 1 and small λ magnify rounding',
@@ -42,4 +43,4 @@ _ADVICE = {
     ),
     Status.STEPS: ("give more steps to go on", "give more --steps to go on"),
     Status.INTERRUPTED: ("go on with start=solution; a run folder can be resumed", "go on with --resume"),
-}  # fmt: skip
+}

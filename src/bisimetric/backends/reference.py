@@ -23,9 +23,13 @@ def exact(d: Floats, mu: Floats, nu: Floats, p: float = 1.0) -> float:
     rows = np.kron(np.eye(n), np.ones(m))
     columns = np.kron(np.ones(n), np.eye(m))
     # One equation follows from the others; dropping it keeps the system consistent under rounding.
-    answer = linprog(C.reshape(-1), A_eq=np.vstack([rows, columns])[:-1], b_eq=np.concatenate([mu[i], nu[j]])[:-1],
-                     method="highs", options={"primal_feasibility_tolerance": 1e-10,
-                                              "dual_feasibility_tolerance": 1e-10})  # fmt: skip
+    answer = linprog(
+        C.reshape(-1),
+        A_eq=np.vstack([rows, columns])[:-1],
+        b_eq=np.concatenate([mu[i], nu[j]])[:-1],
+        method="highs",
+        options={"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10},
+    )
     if answer.fun is None:
         raise ArithmeticError(f"the linear program failed: {answer.message}")
     return float(max(answer.fun, 0.0) ** (1.0 / p))
@@ -99,8 +103,15 @@ def transport(settings: Any, d: Floats, mu: Floats, nu: Floats) -> float:
     return exact(d, mu, nu, settings.p)
 
 
-def operator(settings: Any, d: Floats, choices: list[list[tuple[str, float, Floats]]], match: str, c_R: float,
-             c_T: float, largest: float) -> Floats:  # fmt: skip
+def operator(
+    settings: Any,
+    d: Floats,
+    choices: list[list[tuple[str, float, Floats]]],
+    match: str,
+    c_R: float,
+    c_T: float,
+    largest: float,
+) -> Floats:
     """F(d) [S, S]; choices[s] lists (label, reward, distribution) of state s."""
     n = len(choices)
     new = np.zeros((n, n))

@@ -83,9 +83,13 @@ def _rows(loaded: Loaded, mdp: MDP, facts: dict[str, Any], sizes: Any, counts: A
         f"costs, up to {readable_bytes(cost.kept_bytes)} kept{fits}"
     )
     if cost.seconds_a_sweep is not None:
-        whole = "" if cost.seconds is None else (
-            f"; at most {readable_seconds(cost.seconds)} for {cost.sweeps} sweeps, to 1e-6 of the largest distance"
-        )  # fmt: skip
+        whole = (
+            ""
+            if cost.seconds is None
+            else (
+                f"; at most {readable_seconds(cost.seconds)} for {cost.sweeps} sweeps, to 1e-6 of the largest distance"
+            )
+        )
         rows["its time"] = f"about {readable_seconds(cost.seconds_a_sweep)} for a first sweep on this machine{whole}"
     return rows
 
@@ -109,8 +113,14 @@ def bench(*, quick: Annotated[bool, Parameter(negative="")] = False, json: Json 
             "work", "states", "sweeps", "seconds", "µs a pair and sweep", "kept MiB", title="bisimetric bench"
         )
         for row in rows:
-            table.add_row(row["work"], str(row["states"]), str(row["sweeps"]), f"{row['seconds']:.3f}",
-                          f"{row['us_per_pair']:.3f}", f"{row['kept_mib']:.1f}")  # fmt: skip
+            table.add_row(
+                row["work"],
+                str(row["states"]),
+                str(row["sweeps"]),
+                f"{row['seconds']:.3f}",
+                f"{row['us_per_pair']:.3f}",
+                f"{row['kept_mib']:.1f}",
+            )
         Console().print(table)
         print("results agree with the reference" if correct else "results DO NOT agree with the reference")
     return 0 if correct else 1

@@ -109,9 +109,13 @@ def metric(
 
     with _Bar(settings.tol, json) as bar:
         solution = solve_metric(
-            subject, settings=settings, start=start, on_progress=bar, checkpoint_every=checkpoint_every,
+            subject,
+            settings=settings,
+            start=start,
+            on_progress=bar,
+            checkpoint_every=checkpoint_every,
             on_checkpoint=keep if saved is not None else None,
-        )  # fmt: skip
+        )
     before = start.sweeps if start is not None else 0
     return _report(solution, loaded, model, policy, output, saved, before, json)
 
@@ -121,9 +125,15 @@ def _checkpoint_of(output: Path) -> Path:
 
 
 def _report(
-    solution: MetricSolution, loaded: Loaded, model: str, policy: str | None, output: Path | None, saved: Path | None,
-    before: int, json: bool,
-) -> int:  # fmt: skip
+    solution: MetricSolution,
+    loaded: Loaded,
+    model: str,
+    policy: str | None,
+    output: Path | None,
+    saved: Path | None,
+    before: int,
+    json: bool,
+) -> int:
     from ..status import Status
 
     interrupted = solution.status is Status.INTERRUPTED
@@ -137,13 +147,22 @@ def _report(
     asked = solution.question
     d = solution.distance
     facts = {
-        "model": model, **asked.describe(), **loaded.facts(), "policy": policy if asked.match == "chain" else None,
-        "states": len(d), "status": solution.status.name, "error": solution.error,
-        "rigorous": solution.certificate.rigorous, "source": solution.certificate.source,
-        "sweeps": before + solution.sweeps, "seconds": solution.seconds, "largest_distance": float(d.max()),
-        "largest_possible": solution.largest, "notes": list(solution.notes),
+        "model": model,
+        **asked.describe(),
+        **loaded.facts(),
+        "policy": policy if asked.match == "chain" else None,
+        "states": len(d),
+        "status": solution.status.name,
+        "error": solution.error,
+        "rigorous": solution.certificate.rigorous,
+        "source": solution.certificate.source,
+        "sweeps": before + solution.sweeps,
+        "seconds": solution.seconds,
+        "largest_distance": float(d.max()),
+        "largest_possible": solution.largest,
+        "notes": list(solution.notes),
         "output": None if output is None else str(output),
-    }  # fmt: skip
+    }
     if json:
         print_json(facts)
     else:

@@ -69,12 +69,18 @@ _FORMS: dict[type, dict[str, Form]] = {
     MetricSettings: {
         "transport": _TRANSPORT,
         "respect": Form(
-            (Text("respect", str, "labels of states that keep states apart, separated by commas",
-                  "all but init and deadlock"),),
+            (
+                Text(
+                    "respect",
+                    str,
+                    "labels of states that keep states apart, separated by commas",
+                    "all but init and deadlock",
+                ),
+            ),
             lambda text: None if text is None else [name for name in text.split(",") if name],
         ),
     },
-}  # fmt: skip
+}
 
 
 def documented(settings: type) -> dict[str, str]:

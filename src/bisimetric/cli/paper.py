@@ -23,9 +23,11 @@ if TYPE_CHECKING:
     from ..paper.jobs import Job
 
 paper = App(
-    name="paper", help="Rerun the paper's experiments and check its claims.", help_epilogue=epilogue("paper"),
+    name="paper",
+    help="Rerun the paper's experiments and check its claims.",
+    help_epilogue=epilogue("paper"),
     help_format="plaintext",
-)  # fmt: skip
+)
 
 
 @paper.command(name="list")
@@ -130,9 +132,15 @@ def run(
         try:
             with _progress(left) as done:
                 failures = pool.run_jobs(
-                    left, out, workers=workers or threads(), device=device, version=__version__, done=done, say=say,
+                    left,
+                    out,
+                    workers=workers or threads(),
+                    device=device,
+                    version=__version__,
+                    done=done,
+                    say=say,
                     seconds=None if time_limit is None else 60.0 * time_limit,
-                )  # fmt: skip
+                )
         except TimeoutError:
             say(f"bisimetric: the time is up; finished runs are kept in {out}, and the same command goes on.")
             return 1
@@ -195,9 +203,14 @@ def _progress(jobs: list[Job]) -> Iterator[Callable[[Job], None]]:
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
         bar = Progress(
-            TextColumn("runs"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
-            TextColumn("{task.fields[left]}"), console=Console(stderr=True), transient=True,
-        )  # fmt: skip
+            TextColumn("runs"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TextColumn("{task.fields[left]}"),
+            console=Console(stderr=True),
+            transient=True,
+        )
         task = bar.add_task("runs", total=len(jobs), left="")
         bar.start()
 

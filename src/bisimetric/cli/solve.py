@@ -140,9 +140,14 @@ def solve(
             raise BadInputError(f"{asked.policy}: the first policy is not the one that this run began with.")
     with _Display(settings, f"{mdp!r}; run folder {folder}", quiet=json) as display:
         result = runs.run(
-            mdp, settings, folder, policy=start, description=description, checkpoint_every=checkpoint_every,
+            mdp,
+            settings,
+            folder,
+            policy=start,
+            description=description,
+            checkpoint_every=checkpoint_every,
             observers=(display,),
-        )  # fmt: skip
+        )
     return _report(loaded, settings, result, folder, place.pictures, json)
 
 
@@ -215,8 +220,14 @@ class _Display:
 
             table = Table("step", "error to optimum", "certified bound", "classes", "sweeps", "step size")
             error = "not wanted" if step.error is None else f"{step.error:.4g}"
-            table.add_row(f"{step.k + 1} / {self.steps}", error, f"{step.bound:.4g}", str(step.n_classes),
-                          str(step.sweeps), f"{step.alpha:.3g}")  # fmt: skip
+            table.add_row(
+                f"{step.k + 1} / {self.steps}",
+                error,
+                f"{step.bound:.4g}",
+                str(step.n_classes),
+                str(step.sweeps),
+                f"{step.alpha:.3g}",
+            )
             self.live.update(table)
         elif not self.quiet and (time.monotonic() - self.shown > 5.0 or step.k + 1 == self.steps):
             self.shown = time.monotonic()
@@ -239,9 +250,14 @@ def _report(
     missed = settings.target is not None and not result.certificate.error <= settings.target
     rule = settings.for_model(mdp).aggregation
     facts = {
-        **runs.summary(mdp, result), **loaded.facts(), "target": settings.target, "target_met": not missed,
-        "aggregation": repr(rule), "folder": str(folder), "pictures": drawn,
-    }  # fmt: skip
+        **runs.summary(mdp, result),
+        **loaded.facts(),
+        "target": settings.target,
+        "target_met": not missed,
+        "aggregation": repr(rule),
+        "folder": str(folder),
+        "pictures": drawn,
+    }
     if as_json:
         print_json(facts)
     else:

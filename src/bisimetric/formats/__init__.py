@@ -63,8 +63,9 @@ def read_whole(path: Path, gamma: float | None, constants: str = "") -> MDP:
     if gamma is None and path.suffix != ".npz":
         raise ModelError(
             f"{path}: {path.suffix} files have no discount.",
-            python="Give gamma.", command="Give --gamma.",
-        )  # fmt: skip
+            python="Give gamma.",
+            command="Give --gamma.",
+        )
     with open(path, "rb"):
         pass  # a missing or forbidden file is reported as such, before its format is
     with reading(path, "a model", ModelError), np.errstate(over="ignore", invalid="ignore"), _named(path):

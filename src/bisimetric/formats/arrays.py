@@ -47,5 +47,10 @@ def to_quantecon(mdp: MDP) -> Any:
         raise ModelError("quantecon is not installed; pip install quantecon.") from None
     order = np.lexsort((mdp.action_of_choice, mdp.state_of_choice))
     make: Any = getattr(quantecon.markov, "DiscreteDP")  # noqa: B009 (not exported for type checkers)
-    return make(np.array(mdp.rewards)[order], mdp.rows.matrix()[order].tocsr(), mdp.gamma,
-                mdp.state_of_choice[order], np.array(mdp.action_of_choice)[order])  # fmt: skip
+    return make(
+        np.array(mdp.rewards)[order],
+        mdp.rows.matrix()[order].tocsr(),
+        mdp.gamma,
+        mdp.state_of_choice[order],
+        np.array(mdp.action_of_choice)[order],
+    )

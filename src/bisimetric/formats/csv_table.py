@@ -65,9 +65,17 @@ def read_csv(path: Path, gamma: float) -> MDP:
     expected = np.zeros(len(keys))
     np.add.at(expected, row_of.reshape(-1), p * np.array(rewards))
     return MDP(
-        Distributions.from_matrix(matrix), np.zeros(len(keys)), choice_ptr, gamma, labels.astype(np.int64),
-        tuple(str(name) for name in names), None, None, {}, {"reward": expected},
-    )  # fmt: skip
+        Distributions.from_matrix(matrix),
+        np.zeros(len(keys)),
+        choice_ptr,
+        gamma,
+        labels.astype(np.int64),
+        tuple(str(name) for name in names),
+        None,
+        None,
+        {},
+        {"reward": expected},
+    )
 
 
 def write_csv(mdp: MDP, path: Path) -> None:

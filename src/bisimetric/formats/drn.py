@@ -173,10 +173,18 @@ class _Reader:
         labels = dense_labels(dict(self.labels), n, self.budget)
         position = np.arange(n_choices) - np.repeat(choice_ptr[:-1], counts)
         return MDP(
-            Distributions.from_matrix(matrix), np.zeros(n_choices), choice_ptr, gamma, position,
-            tuple(str(k) for k in range(int(counts.max()))), tuple(self.names) if len(self.names) == n else None, None,
-            labels, {name: table[k].copy() for k, name in enumerate(self.rewards)}, tuple(self.actions),
-        )  # fmt: skip
+            Distributions.from_matrix(matrix),
+            np.zeros(n_choices),
+            choice_ptr,
+            gamma,
+            position,
+            tuple(str(k) for k in range(int(counts.max()))),
+            tuple(self.names) if len(self.names) == n else None,
+            None,
+            labels,
+            {name: table[k].copy() for k, name in enumerate(self.rewards)},
+            tuple(self.actions),
+        )
 
 
 def _with_unnamed(line: str) -> list[str]:
@@ -270,9 +278,19 @@ def write_drn(mdp: MDP, path: Path) -> None:
 
     def fill(stream: IO[bytes]) -> None:
         out = [
-            "// Exported by bisimetric", "@type: MDP", "@value_type: double", "@parameters", "", "@reward_models",
-            " ".join(models), "@nr_states", str(mdp.n_states), "@nr_choices", str(mdp.n_choices), "@model",
-        ]  # fmt: skip
+            "// Exported by bisimetric",
+            "@type: MDP",
+            "@value_type: double",
+            "@parameters",
+            "",
+            "@reward_models",
+            " ".join(models),
+            "@nr_states",
+            str(mdp.n_states),
+            "@nr_choices",
+            str(mdp.n_choices),
+            "@model",
+        ]
         for s in range(mdp.n_states):
             names = [quoted[name] for name, holds in mdp.state_labels.items() if holds[s]]
             out.append(" ".join([f"state {s}", "[" + ", ".join("0" for _ in models) + "]", *names]))

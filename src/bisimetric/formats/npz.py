@@ -101,10 +101,16 @@ def _assemble(data: Mapping[str, Any]) -> MDP:
     if gamma.size != 1:
         raise ModelError("gamma must be one number.")
     return MDP(
-        Distributions.from_matrix(matrix), rewards, choice_ptr, float(gamma.reshape(())),
-        action_of_choice, labels, _words(data, "state_names"),
+        Distributions.from_matrix(matrix),
+        rewards,
+        choice_ptr,
+        float(gamma.reshape(())),
+        action_of_choice,
+        labels,
+        _words(data, "state_names"),
         _integers(data, "classes") if "classes" in data else None,
         {key[6:]: data[key].astype(np.bool_) for key in data if key.startswith("label:")},
         {key[7:]: _numbers(data, key) for key in data if key.startswith("reward:")},
-        _words(data, "action_names"), str(data["reward_name"]) if "reward_name" in data else None,
-    )  # fmt: skip
+        _words(data, "action_names"),
+        str(data["reward_name"]) if "reward_name" in data else None,
+    )

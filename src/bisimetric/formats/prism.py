@@ -81,9 +81,15 @@ def read_prism(path: Path, gamma: float) -> MDP:
 
 
 def _build(
-    path: Path, gamma: float, n_states: int, source: NDArray[Any], choice: NDArray[Any], target: NDArray[Any],
-    probs: NDArray[Any], names: dict[tuple[int, int], str],
-) -> MDP:  # fmt: skip
+    path: Path,
+    gamma: float,
+    n_states: int,
+    source: NDArray[Any],
+    choice: NDArray[Any],
+    target: NDArray[Any],
+    probs: NDArray[Any],
+    names: dict[tuple[int, int], str],
+) -> MDP:
     from scipy.sparse import csr_array
 
     width = int(choice.max()) + 1
@@ -96,8 +102,19 @@ def _build(
     matrix = csr_array((probs, (row.reshape(-1), target)), shape=(len(keys), n_states))
     actions = tuple(names.get((int(s), int(c)), "") for s, c in zip(owner, position, strict=True)) if names else None
     models = _reward_models(path, n_states, choice_ptr, matrix)
-    return MDP(Distributions.from_matrix(matrix), np.zeros(len(keys)), choice_ptr, gamma, position.astype(np.int64),
-               tuple(str(k) for k in range(width)), None, None, _labels(path, n_states), models, actions)  # fmt: skip
+    return MDP(
+        Distributions.from_matrix(matrix),
+        np.zeros(len(keys)),
+        choice_ptr,
+        gamma,
+        position.astype(np.int64),
+        tuple(str(k) for k in range(width)),
+        None,
+        None,
+        _labels(path, n_states),
+        models,
+        actions,
+    )
 
 
 def _labels(path: Path, n_states: int) -> dict[str, NDArray[np.bool_]]:

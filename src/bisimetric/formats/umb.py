@@ -24,8 +24,14 @@ from ..model import MDP, Distributions, rises
 from .text import ParseError, shown
 
 _FOLDERS = ("actions/", "annotations/", "valuations/")
-_FILES = ("index.json", "state-to-choices.bin", "state-is-initial.bin", "choice-to-branches.bin",
-          "branch-to-target.bin", "branch-to-probability.bin")  # fmt: skip
+_FILES = (
+    "index.json",
+    "state-to-choices.bin",
+    "state-is-initial.bin",
+    "choice-to-branches.bin",
+    "branch-to-target.bin",
+    "branch-to-probability.bin",
+)
 _CHUNK = 1 << 20
 _DICTIONARY = 1 << 28  # bytes of memory that a decompressor may want
 
@@ -225,6 +231,16 @@ def _build(umb: _Umb, path: Path, gamma: float) -> MDP:
     models = umb.rewards(choice_ptr, indptr, probs)
     counts = np.diff(choice_ptr)
     position = np.arange(umb.n_choices) - np.repeat(choice_ptr[:-1], counts)
-    return MDP(Distributions.from_matrix(matrix), np.zeros(umb.n_choices), choice_ptr, gamma, position,
-               tuple(str(k) for k in range(int(counts.max(initial=1)))), _state_names(umb), None, umb.labels(), models,
-               umb.actions())  # fmt: skip
+    return MDP(
+        Distributions.from_matrix(matrix),
+        np.zeros(umb.n_choices),
+        choice_ptr,
+        gamma,
+        position,
+        tuple(str(k) for k in range(int(counts.max(initial=1)))),
+        _state_names(umb),
+        None,
+        umb.labels(),
+        models,
+        umb.actions(),
+    )

@@ -84,10 +84,18 @@ class MetricSettings:
         match = check_match(model, self.match)
         c_T = model.gamma if self.transition_weight is None else float(self.transition_weight)
         return Question(
-            transport=self.transport, match=match, reward_weight=float(self.reward_weight), transition_weight=c_T,
-            reward=model.reward_name, gamma=model.gamma, respected=respected_labels(model, self.respect), tol=self.tol,
-            device=self.device, dtype=self.dtype, remember=self.remember,
-        )  # fmt: skip
+            transport=self.transport,
+            match=match,
+            reward_weight=float(self.reward_weight),
+            transition_weight=c_T,
+            reward=model.reward_name,
+            gamma=model.gamma,
+            respected=respected_labels(model, self.respect),
+            tol=self.tol,
+            device=self.device,
+            dtype=self.dtype,
+            remember=self.remember,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

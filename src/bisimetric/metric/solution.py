@@ -193,10 +193,17 @@ class MetricSolution:
         kept = {name[5:]: array for name, array in data.items() if name.startswith("kept_")}
         restart = Restart(distances_of(d), question, kept=kept, fingerprint=str(about["fingerprint"]))
         return cls(
-            Status[about["status"]], certificate, int(about["sweeps"]), int(about["iterations"]),
-            float(about["seconds"]), sum(array.nbytes for array in kept.values()), float(about["largest"]),
-            tuple(map(str, about["notes"])), question, restart,
-        )  # fmt: skip
+            Status[about["status"]],
+            certificate,
+            int(about["sweeps"]),
+            int(about["iterations"]),
+            float(about["seconds"]),
+            sum(array.nbytes for array in kept.values()),
+            float(about["largest"]),
+            tuple(map(str, about["notes"])),
+            question,
+            restart,
+        )
 
 
 class Restart:
@@ -279,9 +286,12 @@ class Restart:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         restart = Restart(
-            distances_of(state["distance"]), state["question"], state["reduction"], kept=state["kept"],
+            distances_of(state["distance"]),
+            state["question"],
+            state["reduction"],
+            kept=state["kept"],
             fingerprint=state["fingerprint"],
-        )  # fmt: skip
+        )
         self.__dict__.update(restart.__dict__)
 
 

@@ -56,8 +56,13 @@ class Chain:
         check_rewards(rewards, lambda row: f"state {row}")
         freeze(rewards)
         labels = {name: checked_label(name, holds, len(rows)) for name, holds in (state_labels or {}).items()}
-        return cls(rows.freeze(), rewards, check_discount(gamma), state_labels=labels,
-                   reward_range=(float(rewards.min()), float(rewards.max())))  # fmt: skip
+        return cls(
+            rows.freeze(),
+            rewards,
+            check_discount(gamma),
+            state_labels=labels,
+            reward_range=(float(rewards.min()), float(rewards.max())),
+        )
 
     @property
     def n_states(self) -> int:

@@ -21,9 +21,14 @@ Column = NDArray[Any]
 _TOKEN = re.compile(r'\s*(?:(\d+\.?\d*(?:[eE][-+]?\d+)?)|([A-Za-z_]\w*)|"([^"]*)"|(<=|>=|!=|==|[=<>&|!()+*-]))')
 _LONGEST, _DEEPEST = 10_000, 100
 _COMPARE = {
-    "=": np.equal, "==": np.equal, "!=": np.not_equal, "<": np.less, "<=": np.less_equal, ">": np.greater,
+    "=": np.equal,
+    "==": np.equal,
+    "!=": np.not_equal,
+    "<": np.less,
+    "<=": np.less_equal,
+    ">": np.greater,
     ">=": np.greater_equal,
-}  # fmt: skip
+}
 
 
 def variables(names: Sequence[str]) -> dict[str, Column]:

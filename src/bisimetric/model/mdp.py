@@ -124,9 +124,15 @@ class MDP:
         if not there.all():
             rows, rewards, action_of_choice = rows.take(there), rewards[there], action_of_choice[there]
         return cls(
-            rows, rewards, np.concatenate([[0], np.cumsum(counts)]).astype(np.int64), check_discount(gamma),
-            action_of_choice, names, _names(state_names), _classes(classes),
-        )  # fmt: skip
+            rows,
+            rewards,
+            np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
+            check_discount(gamma),
+            action_of_choice,
+            names,
+            _names(state_names),
+            _classes(classes),
+        )
 
     @classmethod
     def from_choices(
@@ -258,9 +264,11 @@ class MDP:
         )
         rows = Distributions.from_matrix(diags_array((~stays).astype(np.float64)) @ self.rows.matrix() + loops)
         return replace(
-            self, rows=rows, rewards=np.where(stays, 0.0, self.rewards),
+            self,
+            rows=rows,
+            rewards=np.where(stays, 0.0, self.rewards),
             reward_models={name: np.where(stays, 0.0, other) for name, other in self.reward_models.items()},
-        )  # fmt: skip
+        )
 
     def labelled_by_action(self) -> Self:
         """The same model with choices labelled by their action names instead of by their positions."""
@@ -299,8 +307,16 @@ class MDP:
         rewards = np.add.reduceat(weights * self.rewards, self.choice_ptr[:-1])
         freeze(rewards)
         rows = self._mixing(weights)
-        return Chain(rows, rewards, self.gamma, self.state_names, self.classes, self.reward_range, self.state_labels,
-                     self.reward_name)  # fmt: skip
+        return Chain(
+            rows,
+            rewards,
+            self.gamma,
+            self.state_names,
+            self.classes,
+            self.reward_range,
+            self.state_labels,
+            self.reward_name,
+        )
 
     def __repr__(self) -> str:
         return (

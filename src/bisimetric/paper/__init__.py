@@ -20,9 +20,20 @@ from .settings import Profile, Variant
 from .table import Cell, Table
 
 FIGURES = (
-    "alpha-ablation", "naive-vs-warm", "lambda-ablation", "p-ablation", "budget", "runtime", "sharpness",
-    "distance-vs-value", "value-functions", "third-family", "exact-transport", "garnet", "certificates",
-)  # fmt: skip
+    "alpha-ablation",
+    "naive-vs-warm",
+    "lambda-ablation",
+    "p-ablation",
+    "budget",
+    "runtime",
+    "sharpness",
+    "distance-vs-value",
+    "value-functions",
+    "third-family",
+    "exact-transport",
+    "garnet",
+    "certificates",
+)
 BEYOND = ("exact-transport", "garnet", "certificates")  # not in the paper
 
 

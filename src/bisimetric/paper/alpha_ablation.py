@@ -35,9 +35,13 @@ def cells(profile: Profile, variant: Variant) -> list[Cell]:
 def job(profile: Profile, variant: Variant, mdp: str, alpha: float, seed: int, steps: int | None = None) -> PolicyJob:
     """One run of API(α)."""
     return PolicyJob(
-        models.BUILD[mdp](profile, variant, seed), variant.transport(), variant.cover(models.EPS[mdp]),
-        Constant(alpha), seed, steps or profile.fixed_steps,
-    )  # fmt: skip
+        models.BUILD[mdp](profile, variant, seed),
+        variant.transport(),
+        variant.cover(models.EPS[mdp]),
+        Constant(alpha),
+        seed,
+        steps or profile.fixed_steps,
+    )
 
 
 def draw(table: Table, profile: Profile) -> Any:

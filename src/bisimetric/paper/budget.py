@@ -32,8 +32,16 @@ def cells(profile: Profile, variant: Variant) -> list[Cell]:
                 continue  # 20,000 pairs of 200 × 200 exact problems a sweep
             for seed in profile.all_seeds:
                 problem = models.first(profile, variant, seed, mixing=mixing)
-                job = decaying(profile, variant, problem, reg, KMedoids(profile.medoids, seed), seed,
-                               profile.slow_steps, medoids=profile.n_classes)  # fmt: skip
+                job = decaying(
+                    profile,
+                    variant,
+                    problem,
+                    reg,
+                    KMedoids(profile.medoids, seed),
+                    seed,
+                    profile.slow_steps,
+                    medoids=profile.n_classes,
+                )
                 found.append(Cell({"mixing": mixing, "reg": reg, "seed": seed}, job))
     return found
 

@@ -64,6 +64,13 @@ def theorem_limit(arrays: dict[str, Any], gamma: float = 0.9, sweeps: int = 28) 
 
     eps, delta = float(arrays["diameter"].max()) / 2.0, float(arrays["delta"].max())
     return api_limit(
-        eps, delta, gamma=gamma, sweeps=sweeps, scale=1.0, early_stop=1e-3, certified_metric=True, from_zero=True,
+        eps,
+        delta,
+        gamma=gamma,
+        sweeps=sweeps,
+        scale=1.0,
+        early_stop=1e-3,
+        certified_metric=True,
+        from_zero=True,
         alpha=1.0,
-    ).error  # fmt: skip
+    ).error

@@ -76,10 +76,19 @@ class Decision:
     def facts(self) -> dict[str, Any]:
         f = self.finding
         return {
-            "claim": self.claim.name, "text": self.claim.text, "verdict": f.verdict.value, "effect": finite(f.effect),
-            "low": finite(f.low), "high": finite(f.high), "measure": f.measure, "rule": f.rule, "seeds": f.seeds,
-            "figures": " ".join(self.claim.figures), "elsewhere": self.elsewhere, "reason": self.reason,
-        }  # fmt: skip
+            "claim": self.claim.name,
+            "text": self.claim.text,
+            "verdict": f.verdict.value,
+            "effect": finite(f.effect),
+            "low": finite(f.low),
+            "high": finite(f.high),
+            "measure": f.measure,
+            "rule": f.rule,
+            "seeds": f.seeds,
+            "figures": " ".join(self.claim.figures),
+            "elsewhere": self.elsewhere,
+            "reason": self.reason,
+        }
 
 
 def finite(number: float) -> float | None:
@@ -402,10 +411,12 @@ def _faster_with_reg(measure: Callable[[Row], float], what: str) -> Decide:
     return decide
 
 
-claim("9b", "A step takes less time with a larger λ", "runtime",
-      otherwise={"the metric's own time": _faster_with_reg(_metric_seconds, "time of the metric with λ")})(
-    _faster_with_reg(_total_seconds, "time of the whole run with λ")
-)  # fmt: skip
+claim(
+    "9b",
+    "A step takes less time with a larger λ",
+    "runtime",
+    otherwise={"the metric's own time": _faster_with_reg(_metric_seconds, "time of the metric with λ")},
+)(_faster_with_reg(_total_seconds, "time of the whole run with λ"))
 
 
 _AMORTISED = 300  # steps
@@ -426,10 +437,18 @@ def _amortised(stop: float, device: str | None = None) -> Decide:
 
 
 _TIGHT, _LOOSE = runtime.STOPS
-claim("9c", "The cost of a small λ is amortised in the end (marginal error 1e-6)", "runtime",
-      otherwise={"on a GPU": _amortised(_TIGHT, "cuda")})(_amortised(_TIGHT))  # fmt: skip
-claim("9f", "The cost of a small λ is amortised in the end (marginal error 1e-2, as in the authors' runs)", "runtime",
-      otherwise={"on a GPU": _amortised(_LOOSE, "cuda")})(_amortised(_LOOSE))  # fmt: skip
+claim(
+    "9c",
+    "The cost of a small λ is amortised in the end (marginal error 1e-6)",
+    "runtime",
+    otherwise={"on a GPU": _amortised(_TIGHT, "cuda")},
+)(_amortised(_TIGHT))
+claim(
+    "9f",
+    "The cost of a small λ is amortised in the end (marginal error 1e-2, as in the authors' runs)",
+    "runtime",
+    otherwise={"on a GPU": _amortised(_LOOSE, "cuda")},
+)(_amortised(_LOOSE))
 
 
 @claim("9d", "Keeping potentials saves up to about a factor of 10", "runtime")
@@ -550,8 +569,11 @@ def third_budget(tables: Tables, profile: Profile) -> Finding:
     return above(found.values(), 1.2, "error, λ = ∞ over λ = 0.1")
 
 
-@claim("12g", "With λ = ∞ and a budget, the policy is farther from the optimum on the third MDP than on the others",
-       "value-functions")  # fmt: skip
+@claim(
+    "12g",
+    "With λ = ∞ and a budget, the policy is farther from the optimum on the third MDP than on the others",
+    "value-functions",
+)
 def third_values(tables: Tables, profile: Profile) -> Finding:
     def relative(row: Row) -> float:
         best = row.arrays["optimal_value"]

@@ -34,9 +34,15 @@ def cells(profile: Profile, variant: Variant) -> list[Cell]:
         for reg in REGS:
             for seed in profile.all_seeds:
                 job = PolicyJob(
-                    models.first(profile, variant, seed), variant.transport(reg, swept=True),
-                    variant.cover(models.EPS["first"]), DECAY, seed, steps, sweeps=sweeps, probes=probes,
-                )  # fmt: skip
+                    models.first(profile, variant, seed),
+                    variant.transport(reg, swept=True),
+                    variant.cover(models.EPS["first"]),
+                    DECAY,
+                    seed,
+                    steps,
+                    sweeps=sweeps,
+                    probes=probes,
+                )
                 found.append(Cell({"n": sweeps, "reg": reg, "seed": seed}, job))
     return found
 

@@ -80,10 +80,21 @@ class PolicyJob:
     def work(self, device: str) -> Work[Arrays]:
         """The run, in parts."""
         settings = PolicySettings(
-            transport=self.transport, aggregation=self.aggregation, step_size=self.step_size, sweeps=self.sweeps,
-            restart_metric=not self.warm, greedy_noise=self.noise, ties=self.ties, steps=self.steps, seed=self.seed,
-            early_stop=EARLY_STOP, settle=False, lump=False, remember=self.potentials, device=device,
-        )  # fmt: skip
+            transport=self.transport,
+            aggregation=self.aggregation,
+            step_size=self.step_size,
+            sweeps=self.sweeps,
+            restart_metric=not self.warm,
+            greedy_noise=self.noise,
+            ties=self.ties,
+            steps=self.steps,
+            seed=self.seed,
+            early_stop=EARLY_STOP,
+            settle=False,
+            lump=False,
+            remember=self.potentials,
+            device=device,
+        )
         return _PolicyJobWork(self, self.problem.build(), settings)
 
 

@@ -34,9 +34,15 @@ def cells(profile: Profile, variant: Variant) -> list[Cell]:
 
 
 def decaying(
-    profile: Profile, variant: Variant, problem: Problem, reg: float, aggregation: Aggregation, seed: int,
-    steps: int | None = None, medoids: int = 0,
-) -> PolicyJob:  # fmt: skip
+    profile: Profile,
+    variant: Variant,
+    problem: Problem,
+    reg: float,
+    aggregation: Aggregation,
+    seed: int,
+    steps: int | None = None,
+    medoids: int = 0,
+) -> PolicyJob:
     """API(α_k) with a swept λ."""
     transport = variant.transport(reg, swept=True)
     return PolicyJob(problem, transport, aggregation, DECAY, seed, steps or profile.steps, medoids=medoids)

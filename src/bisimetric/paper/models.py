@@ -13,9 +13,12 @@ EPS = {"first": 0.1, "second": 0.04, "third": 0.1}
 def _sizes(profile: Profile, variant: Variant, seed: int, gamma: float) -> dict[str, Any]:
     per_class = profile.n_states // profile.n_classes
     return {
-        "n_states": profile.n_states, "n_classes": profile.n_classes, "gamma": gamma, "seed": seed,
+        "n_states": profile.n_states,
+        "n_classes": profile.n_classes,
+        "gamma": gamma,
+        "seed": seed,
         "concentration": variant.dirichlet(per_class),
-    }  # fmt: skip
+    }
 
 
 def first(profile: Profile, variant: Variant, seed: int, *, gamma: float = 0.9, mixing: float = 0.0) -> Problem:

@@ -42,9 +42,16 @@ def cells(profile: Profile, variant: Variant) -> list[Cell]:
                 problem = models.first(profile, variant, seed, gamma=gamma)
                 keys = {"gamma": gamma, "ties": ties, "n": sweeps, "algorithm": algorithm, "seed": seed}
                 job = PolicyJob(
-                    problem, variant.transport(), variant.cover(models.EPS["first"]), step_size, seed,
-                    profile.fixed_steps, sweeps=sweeps, warm=warm, ties=ties,
-                )  # fmt: skip
+                    problem,
+                    variant.transport(),
+                    variant.cover(models.EPS["first"]),
+                    step_size,
+                    seed,
+                    profile.fixed_steps,
+                    sweeps=sweeps,
+                    warm=warm,
+                    ties=ties,
+                )
                 found.append(Cell(keys, job))
     return found
 
@@ -58,9 +65,14 @@ def draw(table: Table, profile: Profile) -> Any:
             style.band(axis, lucky, "error", colour=style.GREY, label="naive, lucky ties", style=":", floor=1e-4)
             for algorithm in ALGORITHMS:
                 style.band(
-                    axis, part.where(ties="random", algorithm=algorithm), "error", label=_NAMES[algorithm],
-                    colour=style.ALGORITHM_COLOURS[algorithm], style=style.STYLES[algorithm], floor=1e-4,
-                )  # fmt: skip
+                    axis,
+                    part.where(ties="random", algorithm=algorithm),
+                    "error",
+                    label=_NAMES[algorithm],
+                    colour=style.ALGORITHM_COLOURS[algorithm],
+                    style=style.STYLES[algorithm],
+                    floor=1e-4,
+                )
             style.log_values(axis)
             axis.set_title(rf"$\gamma={gamma:g}$, $n={sweeps}$")
             style.step_axis(axis)

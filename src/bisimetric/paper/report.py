@@ -162,8 +162,13 @@ def _markdown(
     for d in decisions:
         more = " ".join(part for part in (d.elsewhere, d.reason) if part)
         reason = f" *{more}*" if more else ""
-        cells = (d.claim.name, d.claim.text + reason, f"**{d.finding.verdict.value}**", _effect(d),
-                 f"{d.finding.measure}; {d.finding.rule}")  # fmt: skip
+        cells = (
+            d.claim.name,
+            d.claim.text + reason,
+            f"**{d.finding.verdict.value}**",
+            _effect(d),
+            f"{d.finding.measure}; {d.finding.rule}",
+        )
         out.append("| " + " | ".join(cell.replace("|", "∣") for cell in cells) + " |")
     for name in names:
         module = figure(name)

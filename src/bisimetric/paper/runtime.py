@@ -47,14 +47,25 @@ def _cells(profile: Profile, variant: Variant, device: str, seed: int) -> list[C
         sweep: str, alpha: Any, reg: float, step_size: Any, potentials: str = "kept", stop: float = STOPS[0]
     ) -> None:
         keys = {
-            "device": device, "sweep": sweep, "alpha": alpha, "reg": reg, "potentials": potentials, "stop": stop,
+            "device": device,
+            "sweep": sweep,
+            "alpha": alpha,
+            "reg": reg,
+            "potentials": potentials,
+            "stop": stop,
             "seed": seed,
-        }  # fmt: skip
+        }
         transport = variant.transport(reg, swept=sweep == "lambda", marginal_tol=stop)
         job = TimedJob(
-            problem, transport, cover, step_size, seed, profile.timed_steps, potentials=potentials == "kept",
+            problem,
+            transport,
+            cover,
+            step_size,
+            seed,
+            profile.timed_steps,
+            potentials=potentials == "kept",
             device=device,
-        )  # fmt: skip
+        )
         found.append(Cell(keys, job))
 
     for alpha in ALPHAS:

@@ -82,8 +82,14 @@ def path_of(folder: Path, job: Job) -> Path:
 
 def save(folder: Path, job: Job, arrays: Arrays, device: str, version: str) -> None:
     """Keep a result."""
-    made = {"job": repr(job), "device": device, "version": version, "python": platform.python_version(),
-            "numpy": np.__version__, "processor": backend(device, "float64").describe()}  # fmt: skip
+    made = {
+        "job": repr(job),
+        "device": device,
+        "version": version,
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "processor": backend(device, "float64").describe(),
+    }
     (folder / "runs").mkdir(exist_ok=True)
     archives.save_arrays(path_of(folder, job), {**arrays, "made": np.array(json.dumps(made))})
 

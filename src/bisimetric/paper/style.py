@@ -13,8 +13,15 @@ from .table import Table, mean_and_error, plotted_steps
 
 # Okabe and Ito's colours, without yellow, which is hard to see on white.
 BLACK, ORANGE, SKY, GREEN, BLUE, RED, PINK, GREY = (
-    "#000000", "#E69F00", "#56B4E9", "#009E73", "#0072B2", "#D55E00", "#CC79A7", "#7F7F7F",
-)  # fmt: skip
+    "#000000",
+    "#E69F00",
+    "#56B4E9",
+    "#009E73",
+    "#0072B2",
+    "#D55E00",
+    "#CC79A7",
+    "#7F7F7F",
+)
 ALPHA_COLOURS = {1.0: RED, 2.0**-1: ORANGE, 2.0**-2: GREEN, 2.0**-4: SKY, 2.0**-6: BLUE, "decay": BLACK}
 REG_COLOURS = {0.0: BLACK, 0.1: BLUE, 0.25: SKY, 1.0: GREEN, 2.0: PINK, 10.0: ORANGE, math.inf: RED}
 ORDER_COLOURS = {1.0: BLUE, 2.0: GREEN, 4.0: RED}
@@ -24,18 +31,36 @@ STYLES = {"naive": (0, (4, 1.5)), "API(1)": "-", "API(2^-6)": "-", "API(a_k)": "
 ERROR = r"$\|V^* - V^{\pi_k}\|_\infty$"
 GAP = r"$\max\,|\hat d - \Delta V^{\pi_k}|$"
 CLASSES = r"number of classes $|\tilde S|$"
-LABELS = {"error": ERROR, "metric_gap": GAP, "n_classes": CLASSES, "nmi": "NMI of the run's classes",
-          "metric_nmi": "NMI with the true classes",
-          "seconds": "seconds per step"}  # fmt: skip
+LABELS = {
+    "error": ERROR,
+    "metric_gap": GAP,
+    "n_classes": CLASSES,
+    "nmi": "NMI of the run's classes",
+    "metric_nmi": "NMI with the true classes",
+    "seconds": "seconds per step",
+}
 COLUMN = 2.45  # inches of one panel
 
 _SETTINGS: Any = {
-    "font.size": 8.0, "axes.labelsize": 8.0, "axes.titlesize": 8.5, "legend.fontsize": 7.0, "xtick.labelsize": 7.0,
-    "ytick.labelsize": 7.0, "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True,
-    "grid.color": "0.92", "grid.linewidth": 0.6, "axes.axisbelow": True, "lines.linewidth": 1.3,
-    "legend.frameon": False, "legend.handlelength": 1.6, "svg.fonttype": "path", "svg.hashsalt": "bisimetric",
+    "font.size": 8.0,
+    "axes.labelsize": 8.0,
+    "axes.titlesize": 8.5,
+    "legend.fontsize": 7.0,
+    "xtick.labelsize": 7.0,
+    "ytick.labelsize": 7.0,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.color": "0.92",
+    "grid.linewidth": 0.6,
+    "axes.axisbelow": True,
+    "lines.linewidth": 1.3,
+    "legend.frameon": False,
+    "legend.handlelength": 1.6,
+    "svg.fonttype": "path",
+    "svg.hashsalt": "bisimetric",
     "mathtext.fontset": "dejavusans",
-}  # fmt: skip
+}
 
 
 def alpha_name(alpha: Any) -> str:
@@ -123,10 +148,17 @@ def boxes(axis: Any, quantiles: Sequence[Any], positions: Sequence[float], *, co
     stats = [{"whislo": q[0], "q1": q[1], "med": q[2], "q3": q[3], "whishi": q[4], "fliers": []} for q in quantiles]
     line = {"color": colour, "linewidth": 0.9}
     axis.bxp(
-        stats, positions=list(positions), widths=width, showfliers=False, patch_artist=True, manage_ticks=False,
+        stats,
+        positions=list(positions),
+        widths=width,
+        showfliers=False,
+        patch_artist=True,
+        manage_ticks=False,
         boxprops={"facecolor": colour, "alpha": 0.35, "edgecolor": colour, "linewidth": 0.8},
-        medianprops={"color": "black", "linewidth": 1.0}, whiskerprops=line, capprops=line,
-    )  # fmt: skip
+        medianprops={"color": "black", "linewidth": 1.0},
+        whiskerprops=line,
+        capprops=line,
+    )
 
 
 def save(figure: Any, folder: Path, name: str) -> list[Path]:

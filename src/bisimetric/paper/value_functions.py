@@ -27,8 +27,9 @@ def cells(profile: Profile, variant: Variant) -> list[Cell]:
     for mdp in MDPS:
         for seed in profile.all_seeds:
             problem = models.BUILD[mdp](profile, variant, seed)
-            job = decaying(profile, variant, problem, math.inf, KMedoids(profile.medoids, seed), seed,
-                           profile.long_steps)  # fmt: skip
+            job = decaying(
+                profile, variant, problem, math.inf, KMedoids(profile.medoids, seed), seed, profile.long_steps
+            )
             found.append(Cell({"mdp": mdp, "seed": seed}, job))
     return found
 
@@ -53,8 +54,14 @@ def draw(table: Table, profile: Profile) -> Any:
         states = np.arange(1, len(order) + 1)
         axis.plot(states, arrays["optimal_value"][order], color=style.GREY, linewidth=3.0, label=r"$V^*$")
         axis.plot(states, arrays["value"][order], color=style.BLUE, label=r"$V^\pi$")
-        axis.plot(states, arrays["abstract_value"][order], color=style.RED, linestyle="--", linewidth=1.0,
-                  label=r"$\tilde V^\pi_\Phi$")  # fmt: skip
+        axis.plot(
+            states,
+            arrays["abstract_value"][order],
+            color=style.RED,
+            linestyle="--",
+            linewidth=1.0,
+            label=r"$\tilde V^\pi_\Phi$",
+        )
         axis.set_title(f"{mdp} MDP")
         axis.set_xlabel("state, sorted by $V^*$")
     axes[0][0].set_ylabel("value")

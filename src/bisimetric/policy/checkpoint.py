@@ -125,9 +125,18 @@ def _checked_state(data: dict[str, NDArray[Any]], mdp: MDP, settings: PolicySett
     sweeper = sweeper_of(chain, settings.metric.for_model(chain))
     _recall(sweeper, {name[5:]: array for name, array in data.items() if name.startswith("kept_")})
     return LoopState(
-        k, policy, measured, sweeper.backend.distances(d), sweeper, rng, noise, data["value"],
-        _checked_partition(data, n), data["abstract_value"], bool(data["settled"]),
-    )  # fmt: skip
+        k,
+        policy,
+        measured,
+        sweeper.backend.distances(d),
+        sweeper,
+        rng,
+        noise,
+        data["value"],
+        _checked_partition(data, n),
+        data["abstract_value"],
+        bool(data["settled"]),
+    )
 
 
 def _checked_partition(data: Mapping[str, NDArray[Any]], n_states: int) -> Partition:

@@ -112,8 +112,11 @@ def write_settings(folder: Path, description: Mapping[str, Any], mdp: MDP) -> No
     """Write settings.json."""
     plain = dict(description)
     data = {
-        "version": VERSION, "fingerprint": fingerprint(mdp), "digest": _digest_of_settings(plain), "settings": plain,
-    }  # fmt: skip
+        "version": VERSION,
+        "fingerprint": fingerprint(mdp),
+        "digest": _digest_of_settings(plain),
+        "settings": plain,
+    }
     atomic.save_json(folder / "settings.json", data)
 
 
@@ -295,8 +298,16 @@ def _write_policy_table(path: Path, mdp: MDP, result: PolicyRun) -> None:
     table.writerow(["state", "name", "action", "probability", "value", "class"])
     for c, s in enumerate(mdp.state_of_choice):
         if result.policy[c] > 0.0:
-            table.writerow([s, mdp.name_of(s), mdp.action_name(c), repr(float(result.policy[c])),
-                            repr(float(result.value[s])), result.partition.class_of[s]])  # fmt: skip
+            table.writerow(
+                [
+                    s,
+                    mdp.name_of(s),
+                    mdp.action_name(c),
+                    repr(float(result.policy[c])),
+                    repr(float(result.value[s])),
+                    result.partition.class_of[s],
+                ]
+            )
     atomic.write_text(path, text.getvalue())
 
 

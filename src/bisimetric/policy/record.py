@@ -76,13 +76,18 @@ def theorem_bounds(mdp: MDP, settings: PolicySettings, history: Sequence[Step]) 
     transport, alpha = settings.transport, settings.alpha(len(history), mdp.gamma)
     certified = transport.axioms.monotone and transport.axioms.nonexpansive
     common: dict[str, Any] = {
-        "gamma": mdp.gamma, "sweeps": settings.sweeps, "scale": mdp.reward_span, "early_stop": settings.early_stop,
+        "gamma": mdp.gamma,
+        "sweeps": settings.sweeps,
+        "scale": mdp.reward_span,
+        "early_stop": settings.early_stop,
         "transport_error": max(step.transport_error for step in history),
-    }  # fmt: skip
+    }
     naive: dict[str, Any] = {"certified_metric": certified, "from_zero": settings.restart_metric, "alpha": alpha}
     warm: dict[str, Any] = {
-        "p": transport.order, "exact": isinstance(transport, Exact), "warm": not settings.restart_metric
-    }  # fmt: skip
+        "p": transport.order,
+        "exact": isinstance(transport, Exact),
+        "warm": not settings.restart_metric,
+    }
     return (
         certificates.api_converged(eps, delta, **naive, **common),
         certificates.api_limit(eps, delta, **naive, **common),

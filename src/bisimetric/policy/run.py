@@ -99,12 +99,23 @@ class PolicyRun:
             "extents": [self.partition.radius, self.partition.diameter],
         }
         best = {} if self.optimal_value is None else {"optimal_value": self.optimal_value}
-        save_arrays(Path(path), {
-            "format": FORMAT, "version": VERSION, "about": json.dumps(about), "policy": self.policy,
-            "value": self.value, "choices": self.choices, "actions": np.array(self.actions, dtype=str),
-            "class_of": self.partition.class_of, "medoids": self.partition.medoids, "distance": self.distance,
-            "abstract_value": self.abstract_value, **best,
-        })  # fmt: skip
+        save_arrays(
+            Path(path),
+            {
+                "format": FORMAT,
+                "version": VERSION,
+                "about": json.dumps(about),
+                "policy": self.policy,
+                "value": self.value,
+                "choices": self.choices,
+                "actions": np.array(self.actions, dtype=str),
+                "class_of": self.partition.class_of,
+                "medoids": self.partition.medoids,
+                "distance": self.distance,
+                "abstract_value": self.abstract_value,
+                **best,
+            },
+        )
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> PolicyRun:

@@ -168,10 +168,18 @@ class PolicyWork:
         if settings.target is not None and certificate.error <= settings.target and status is not Status.INTERRUPTED:
             status = Status.TARGET  # the last improvement did it
         run = PolicyRun(
-            policy, V, *likely_actions(small, policy), state.partition, state.distance.to_host(),
-            state.abstract_value, tuple(self.history), certificate, theorem_bounds(small, settings, self.history),
-            status, self.best_value,
-        )  # fmt: skip
+            policy,
+            V,
+            *likely_actions(small, policy),
+            state.partition,
+            state.distance.to_host(),
+            state.abstract_value,
+            tuple(self.history),
+            certificate,
+            theorem_bounds(small, settings, self.history),
+            status,
+            self.best_value,
+        )
         return run if self.reduction.model is self.reduction.full else _lifted(self.reduction, run)
 
 

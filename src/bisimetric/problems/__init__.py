@@ -13,8 +13,12 @@ from .families import chain, detours, staircase
 from .random import garnet, gridworld
 
 _GENERATORS: dict[str, Callable[..., MDP]] = {
-    "chain": chain, "staircase": staircase, "detours": detours, "garnet": garnet, "gridworld": gridworld,
-}  # fmt: skip
+    "chain": chain,
+    "staircase": staircase,
+    "detours": detours,
+    "garnet": garnet,
+    "gridworld": gridworld,
+}
 NAMES = tuple(_GENERATORS)
 
 

@@ -67,9 +67,13 @@ class CpuBackend:
         into = np.repeat(np.arange(mdp.n_choices), rows.sizes)[order]
         into_ptr = np.concatenate([[0], np.cumsum(np.bincount(rows.indices, minlength=mdp.n_states))])
         found_states, found_choices, _ = kernels.refine(
-            Rows(rows.indptr, rows.indices, rows.probs), Choices(mdp.choice_ptr, mdp.state_of_choice),
-            Into(into_ptr, into), states, choices, tol,
-        )  # fmt: skip
+            Rows(rows.indptr, rows.indices, rows.probs),
+            Choices(mdp.choice_ptr, mdp.state_of_choice),
+            Into(into_ptr, into),
+            states,
+            choices,
+            tol,
+        )
         return found_states, found_choices
 
     def all_finite(self, d: Array) -> bool:

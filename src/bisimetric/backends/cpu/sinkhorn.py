@@ -83,10 +83,15 @@ class SinkhornSolver(CpuSolver):
     def _fill_pairs(self, block: Block, memory: Memory, out: Array) -> tuple[int, float]:
         given, as_value = self.limits, self.transport.cost == "value"
         iterations, error = kernels.sinkhorn_block(
-            self._csr, block, self._ground, Scalings(self.kernel, given.reg, self.in_logs, as_value),
+            self._csr,
+            block,
+            self._ground,
+            Scalings(self.kernel, given.reg, self.in_logs, as_value),
             Limits(given.accuracy, given.tightest, given.loosest, given.iterations, given.eps),
-            memory, self.halt, out,
-        )  # fmt: skip
+            memory,
+            self.halt,
+            out,
+        )
         return int(iterations), float(error)
 
     def _fill_by_products(self, block: Block, group: int, out: Array) -> tuple[int, float]:

@@ -43,9 +43,16 @@ class PairMemory:
     """Entries of the pairs of each group; `cold` is the byte that marks a pair of which nothing is known."""
 
     def __init__(
-        self, rows: Distributions, groups: tuple[Ints, ...], first: int, widths: list[int], *, cold: int, dtype: Any,
+        self,
+        rows: Distributions,
+        groups: tuple[Ints, ...],
+        first: int,
+        widths: list[int],
+        *,
+        cold: int,
+        dtype: Any,
         room: int,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.rows, self.groups, self.first, self.cold = rows, groups, first, cold
         self.of: list[Array] = []
         self._rows: list[int] = []  # of which pairs are remembered

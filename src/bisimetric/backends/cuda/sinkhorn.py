@@ -83,9 +83,15 @@ class SinkhornSolver(CudaSolver):
     def _fill(self, block: PairBlock, out: Array) -> None:
         if self.matrix is None or not self.by_products:
             kernels.sinkhorn_block(
-                self.tally, self.on_device, block, self._ground, self._scalings, self._limits,
-                self.memory.up_to(block.group, block.a1), out,
-            )  # fmt: skip
+                self.tally,
+                self.on_device,
+                block,
+                self._ground,
+                self._scalings,
+                self._limits,
+                self.memory.up_to(block.group, block.a1),
+                out,
+            )
         elif self.top == 0.0:
             out.fill(0.0)
         else:
