@@ -303,10 +303,14 @@ template <int L> DEVICE double gather(const Pairs& q, i64 lo, int n, i64 to, int
   return largest<L>(top);
 }
 
-// What rounding may do to `dual_value`; see `accuracy.value_rounding`.
+// What rounding may do to `dual_value`; see `budget.value_rounding`.
 DEVICE inline double value_rounding(int terms, double reg, double top, double eps) {
   return eps * (reg * (terms + 8) + 8.0 * top);
 }
+
+// And what it does beside that where scalings start from logarithms up to `far`: these, and the ones that make good for
+// them in the end, are rounded as numbers of that size, and so are the exponents of the kernel.
+DEVICE inline double start_rounding(double far, double reg, double eps) { return 2.0 * eps * reg * far; }
 
 // (1 + x) log(1 + x) − x for x ≥ −1, to full relative precision.
 DEVICE inline double excess(double x) {

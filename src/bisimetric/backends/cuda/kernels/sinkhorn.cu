@@ -222,8 +222,15 @@ DEVICE void small_pair(Tally* tally, const u32* slots, const real* slot_probs, i
     x[i] = pa[i] > 0 && done > 1 ? pa[i] * inverse(total) : 1;
     if (as_value && pa[i] > 0) value += (double)pa[i] * (double)log(x[i]);
   }
+  double from_logs = 0.0;
   if (as_value) {
     value = fmax(reg * sum_of_parts<P>(value), 0.0);
+    real far = 0;
+#pragma unroll
+    for (int c = 0; c < R; ++c) far = fmax(far, (real)fabs(g[c]));  // 0 where there is no mass
+#pragma unroll
+    for (int n = 1; n < P; n *= 2) far = fmax(far, across(far, n));
+    from_logs = start_rounding((double)far, reg, REAL_EPS);
   } else {
     real sharp = 0;
 #pragma unroll
@@ -249,7 +256,7 @@ DEVICE void small_pair(Tally* tally, const u32* slots, const real* slot_probs, i
       return;
     }
   }
-  worst = root_error(value, slack + rounding, under + rounding, inv_p);
+  worst = root_error(value, slack + rounding + from_logs, under + rounding + from_logs, inv_p);
   out[p] = (real)root(value, inv_p);
 }
 
@@ -562,10 +569,12 @@ DEVICE void warp_pairs(const Pairs& q, const u32* extents, Tally* tally, const r
     if (keep && in_column)  // what did not converge was no good start
       store[lane] = finite && error <= 1.0f ? (pb > 0 ? g + (real)log(pb * inverse(sums)) : 0) : (real)NOT_A_NUMBER;
     __syncwarp();
+    double from_logs = 0.0;
     if (as_value) {
       if (pa > 0) value += (double)pa * ((double)log(x) + (double)free);
       if (pb > 0) value += (double)pb * ((double)g - (double)log(sums));  // y' = b/sums
       value = fmax(reg * sum<32>(value), 0.0);
+      from_logs = start_rounding((double)largest<32>(pb > 0 ? (real)fabs(g) : (real)0), reg, REAL_EPS);
     } else {
       real inside = 0;
       gather_column<W>(cost, from, onto, k);
@@ -580,7 +589,7 @@ DEVICE void warp_pairs(const Pairs& q, const u32* extents, Tally* tally, const r
       if (lane == 0) list[atomicAdd(&tally->left, (u64)1)] = p;
       continue;
     }
-    worst = fmax(worst, root_error(value, slack + rounding, under + rounding, inv_p));
+    worst = fmax(worst, root_error(value, slack + rounding + from_logs, under + rounding + from_logs, inv_p));
     if (lane == 0) out[p] = (real)root(value, inv_p);
   }
   if (lane == 0) {
