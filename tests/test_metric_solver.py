@@ -76,7 +76,7 @@ def test_threads_and_blocks_change_no_bit(transport, kind, monkeypatch):
         units = cpu_sweeper.units_of_work(sweeper_for(model, transport).comparison, threads)
         solution = bm.solve_metric(model, transport, tol=1e-2)
         lower, upper = solution.bracket()
-        results.append((solution.distance.tobytes(), solution.sweeps, lower.tobytes(), upper.tobytes()))
+        results.append((solution.distance.tobytes(), solution.error, solution.sweeps, lower.tobytes(), upper.tobytes()))
         if unit == 1:
             assert len(units) == 40
     assert len(set(results)) == 1

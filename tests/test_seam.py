@@ -1,4 +1,4 @@
-"""The seam between mathematics and engines: the same names, parameters and files on both sides; nobody looks past it."""
+"""The seam of engines: the same names, parameters and files on both sides, and nobody looks past it."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ def filled(solver, d: np.ndarray, accuracy: float, a0: int = 0, a1: int | None =
         tally, out = PairTally(), np.full((a1 - a0, n), np.nan)
         solver.prepare(d.astype(solver.dtype), accuracy)
         solver.fill(0, a0, a1, out, tally)
-        return solver.unit * out, Report(tally.iterations, solver.true_error(tally.error))
+        return solver.unit * out, Report(tally.iterations, solver.true_error(tally))
     xp = sys.modules["cupy"]
     out = xp.full((a1 - a0, n), np.nan, solver.dtype)
     solver.tally.clear()

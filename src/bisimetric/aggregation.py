@@ -160,8 +160,7 @@ def classes_of(rule: Aggregation, distance: Distances, sizes: Ints | None = None
     return rule(given, sizes)
 
 
-def _check_square(distance: Any) -> None:
-    shape = np.shape(getattr(distance, "array", distance))
+def _check_square(shape: tuple[int, ...]) -> None:
     if len(shape) != 2 or shape[0] != shape[1] or shape[0] == 0:
         raise ValueError(f"distances must be a square matrix; got shape {shape}.")
 
@@ -203,7 +202,8 @@ class EpsilonCover:
         """Make the partition; `weights` counts how many states each row of the distances stands for."""
         if self.eps is None:
             raise ValueError("EpsilonCover needs an eps, in units of the distances.")
-        _check_square(distance)
+        if not hasattr(distance, "epsilon_classes"):
+            _check_square(np.shape(distance))
         d = distances_of(distance)
         reach = self.eps if self.rule == "radius" else 2.0 * self.eps
         counts = None if weights is None else check_weights(weights, d.n_states)
@@ -234,7 +234,7 @@ class KMedoids:
         import kmedoids
 
         d = np.asarray(distance)
-        _check_square(d)
+        _check_square(d.shape)
         _check_finite(host().all_finite(d))
         if self.k > len(d):
             raise ValueError(f"k = {self.k} classes cannot be made of {len(d)} states.")

@@ -15,7 +15,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal, NamedTuple, Protocol
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,7 @@ from ..transport import Transport
 Array = NDArray[Any]  # of NumPy, or of CuPy inside an engine
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+Solver = TypeVar("Solver")
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,8 +132,10 @@ class Tally(Protocol):
 class PairSolver(Protocol):
     """One transport on the pairs of one family of rows, with what it remembers of them.
 
-    `prepare` is called once a sweep with the ground distances; then `fill` may be called for disjoint rows, from
-    several threads. Values are in the `unit` of the sweep (see `transport.budget`), so an entry is unit times a value.
+    `prepare` is called once a sweep with the ground distances; then `fill` or `bounds` may be called for disjoint rows,
+    from several threads. Values are in the `unit` of the sweep (see `transport.budget`), so an entry is unit times a
+    value; `bounds` are around the *exact* W_p, whatever the transport. What is remembered of a pair is a start only:
+    answers do not depend on it beyond their errors. Work that Ctrl-C stops may leave blocks half filled.
     """
 
     with_diagonal: bool  # whether pairs (a, a) are evaluated; else they are 0
@@ -142,7 +145,7 @@ class PairSolver(Protocol):
         """Take the ground distances; entries should be within `accuracy` of the truth."""
         ...
 
-    def fill(self, group: int, a0: int, a1: int, out: Array, tally: Any) -> None:
+    def fill(self, group: int, a0: int, a1: int, out: Array, tally: Tally) -> None:
         """out[a − a0, b] = W between rows a and b of a group, for a0 ≤ a < a1 and b ≥ a (+ 1 without diagonal)."""
         ...
 
@@ -184,7 +187,9 @@ class Pending(Protocol):
         """Wait for what was started, and start more if that is needed; returns whether all is done."""
         ...
 
-    def result(self) -> Swept: ...
+    def result(self) -> Swept:
+        """Do what is left. To be asked for once."""
+        ...
 
 
 class Sweeper(ABC):
@@ -264,6 +269,15 @@ class Backend(Protocol):
     def guard(self, squares: int, n_states: int) -> AbstractContextManager[Any]:
         """See `Sweeper.guard`; for so many arrays of all pairs of states."""
         ...
+
+
+def known(solvers: Mapping[type[Transport], type[Solver]], transport: Transport) -> type[Solver]:
+    """The solver of an engine for a transport; refuses what it has none for."""
+    for kind in type(transport).__mro__:
+        if kind in solvers:
+            return solvers[kind]
+    names = ", ".join(kind.__name__ for kind in solvers)
+    raise TypeError(f"transport: there is no solver for {type(transport).__name__}; there are solvers for {names}.")
 
 
 def same_supports(new: Distributions, old: Distributions) -> NDArray[np.bool_]:

@@ -5,10 +5,10 @@ Distributions μ, ν and ground distances d are dense here; nothing is compresse
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
+
+from ..transport import Exact, Independent, KLBall, Sinkhorn, Transport
 
 Floats = NDArray[np.float64]
 
@@ -92,19 +92,21 @@ def independent(d: Floats, mu: Floats, nu: Floats, p: float = 1.0) -> float:
     return float((mu @ d**p @ nu) ** (1.0 / p))
 
 
-def transport(settings: Any, d: Floats, mu: Floats, nu: Floats) -> float:
-    """W for a transport's settings, recognised by its fields."""
-    if hasattr(settings, "reg"):
+def transport(settings: Transport, d: Floats, mu: Floats, nu: Floats) -> float:
+    """W for a transport's settings."""
+    if isinstance(settings, Sinkhorn):
         return sinkhorn(d, mu, nu, settings.reg, settings.p, settings.cost)
-    if hasattr(settings, "radius"):
+    if isinstance(settings, KLBall):
         return kl_ball(d, mu, nu, settings.radius, settings.p)
-    if type(settings).__name__ == "Independent":
+    if isinstance(settings, Independent):
         return independent(d, mu, nu, settings.p)
-    return exact(d, mu, nu, settings.p)
+    if isinstance(settings, Exact):
+        return exact(d, mu, nu, settings.p)
+    raise TypeError(f"there is no reference for {type(settings).__name__}.")
 
 
 def operator(
-    settings: Any,
+    settings: Transport,
     d: Floats,
     choices: list[list[tuple[str, float, Floats]]],
     match: str,

@@ -84,11 +84,21 @@ def run_all(
         left.clear()
         if halt is not None:
             halt[0] = 1
-        wait(futures)  # nothing may be at work on the caller's arrays once this is over
+        _wait_for(futures)  # nothing may be at work on the caller's arrays once this is over
         raise
     finally:
         if halt is not None:
             halt[0] = 0
+
+
+def _wait_for(futures: list[Future[None]]) -> None:
+    """Wait until all have ended, however often Ctrl-C is pressed meanwhile."""
+    while True:
+        try:
+            wait(futures)
+            return
+        except KeyboardInterrupt:
+            continue
 
 
 def _pool(count: int) -> ThreadPoolExecutor:

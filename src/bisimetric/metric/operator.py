@@ -54,7 +54,8 @@ def sweeper_of(model: Chain | MDP, question: Question) -> Sweeper:
     engine = backend(question.device, question.dtype)
     comparison = comparison_of(model, question)
     _check_range(comparison.largest, engine)
-    return engine.sweeper(comparison, question.transport, question.remember)
+    with engine.guard(question.transport.squares, comparison.n_states):
+        return engine.sweeper(comparison, question.transport, question.remember)
 
 
 def comparison_groups(model: Chain | MDP, match: str) -> tuple[Ints, tuple[Ints, ...]]:

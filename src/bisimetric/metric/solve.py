@@ -69,7 +69,7 @@ def solve_metric(
     sweeper = sweeper_of(reduction.model, question.of_reduced(reduction.model))
     with sweeper.guard():
         work = _Work(sweeper, question, reduction, start, notes)
-        return work.done(chosen.max_sweeps, on_progress, on_checkpoint, checkpoint_every)
+        return work.run(chosen.max_sweeps, on_progress, on_checkpoint, checkpoint_every)
 
 
 def _reduced(model: Chain | MDP, question: Question, wanted: bool | None) -> Reduction[Chain | MDP]:
@@ -149,7 +149,7 @@ class _Work:
         self.error = max(self.largest, self.d.largest())  # ‖d − d~‖∞ before the first sweep
         self.sweeps, self.iterations, self.began = 0, 0, time.perf_counter()
 
-    def done(
+    def run(
         self,
         max_sweeps: int,
         on_progress: Callable[[Progress], None] | None,

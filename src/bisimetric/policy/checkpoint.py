@@ -92,16 +92,20 @@ def restore(folder: Path, mdp: MDP, settings: PolicySettings) -> LoopState | Non
     try:
         with reading(path, "a checkpoint", RunFolderError):
             data = archives.read_arrays(path)
-            return _checked_state(data, mdp, settings)
+            parts = _checked_parts(data, mdp, settings)
+        chain = mdp.under(parts["measured"])
+        sweeper = sweeper_of(chain, settings.metric.for_model(chain))  # what a device lacks is not the file's fault
+        _recall(sweeper, {name[5:]: array for name, array in data.items() if name.startswith("kept_")})
     except RunFolderError as error:
         text = str(error).removeprefix(f"{path}: ")
         raise RunFolderError(
             f"{path}: damaged ({text.rstrip('.')}). Delete this file to begin the run again from its first step."
         ) from None
+    return LoopState(**parts, distance=sweeper.backend.distances(data["distance"]), sweeper=sweeper)
 
 
-def _checked_state(data: dict[str, NDArray[Any]], mdp: MDP, settings: PolicySettings) -> LoopState:
-    """The state that a checkpoint holds; raises unless every part of it can be one."""
+def _checked_parts(data: dict[str, NDArray[Any]], mdp: MDP, settings: PolicySettings) -> dict[str, Any]:
+    """The fields of the state that a checkpoint holds, but for the metric's; raises unless all of it can be one."""
     if str(data.pop("digest", "")) != _digest(data):
         raise RunFolderError("it is not what was written")
     if int(data["version"]) != VERSION:
@@ -120,23 +124,17 @@ def _checked_state(data: dict[str, NDArray[Any]], mdp: MDP, settings: PolicySett
         raise RunFolderError("its step or its noise is out of range")
     rng = np.random.default_rng()
     rng.bit_generator.state = json.loads(str(data["rng"]))
-    policy, measured = (mdp.check_policy(data[name]) for name in ("policy", "measured"))
-    chain = mdp.under(measured)
-    sweeper = sweeper_of(chain, settings.metric.for_model(chain))
-    _recall(sweeper, {name[5:]: array for name, array in data.items() if name.startswith("kept_")})
-    return LoopState(
-        k,
-        policy,
-        measured,
-        sweeper.backend.distances(d),
-        sweeper,
-        rng,
-        noise,
-        data["value"],
-        _checked_partition(data, n),
-        data["abstract_value"],
-        bool(data["settled"]),
-    )
+    return {
+        "k": k,
+        "policy": mdp.check_policy(data["policy"]),
+        "measured": mdp.check_policy(data["measured"]),
+        "rng": rng,
+        "noise": noise,
+        "value": data["value"],
+        "partition": _checked_partition(data, n),
+        "abstract_value": data["abstract_value"],
+        "settled": bool(data["settled"]),
+    }
 
 
 def _checked_partition(data: Mapping[str, NDArray[Any]], n_states: int) -> Partition:
@@ -152,6 +150,9 @@ def _checked_partition(data: Mapping[str, NDArray[Any]], n_states: int) -> Parti
 def _recall(sweeper: Sweeper, kept: Mapping[str, NDArray[Any]]) -> None:
     """Hand the solver what it remembered of all pairs, where that was kept."""
     if not kept:
+        return
+    if not sweeper.portable:  # another device may have room for fewer pairs: it takes what fits
+        sweeper.solver.recall(kept)
         return
     for name, array in sweeper.solver.remembered().items():
         there = kept.get(name)

@@ -147,22 +147,29 @@ def run(
         observers: called with each new step.
     """
     with locked(folder), _FolderJournal(folder, checkpoint_every) as journal:
-        try:
-            watch = tuple(observer for given in observers for observer in progress(given))
-            work = PolicyWork(mdp, settings, policy, observers=watch, journal=journal)
+        watch = tuple(observer for given in observers for observer in progress(given))
+        work = PolicyWork(mdp, settings, policy, observers=watch, journal=journal)
+        with _writing(folder):
             if description is not None and read_settings(folder) != dict(description):
                 write_settings(folder, description, mdp)
             journal.open(work.state.k)
-            while not work.go_on():
-                pass
-        except OSError as error:
-            raise RunFolderError(
-                f"{folder}: cannot be written ({error.strerror}); the last checkpoint is kept. Free some space and "
-                "resume."
-            ) from None
+        while not work.go_on():
+            pass
         result = work.result()
-        _write_result(folder, mdp, result)
+        with _writing(folder):
+            _write_result(folder, mdp, result)
         return result
+
+
+@contextmanager
+def _writing(folder: Path) -> Iterator[None]:
+    """What cannot be written is one clear line; the last checkpoint is there."""
+    try:
+        yield
+    except OSError as error:
+        raise RunFolderError(
+            f"{folder}: cannot be written ({error.strerror}); the last checkpoint is kept. Free some space and resume."
+        ) from None
 
 
 class _FolderJournal:
@@ -204,12 +211,13 @@ class _FolderJournal:
     def after(self, state: LoopState, step: Step, status: Status | None) -> None:
         assert self._log is not None
         self._before = Before(state.k, None, None, 0.0)  # the state is that after the step
-        self._log.write(_line(step))
-        self._log.flush()
-        if status is not None or time.monotonic() - self._saved >= self._every:
-            os.fsync(self._log.fileno())
-            save_checkpoint(self._folder, state)
-            self._saved = time.monotonic()
+        with _writing(self._folder):
+            self._log.write(_line(step))
+            self._log.flush()
+            if status is not None or time.monotonic() - self._saved >= self._every:
+                os.fsync(self._log.fileno())
+                save_checkpoint(self._folder, state)
+                self._saved = time.monotonic()
 
     def interrupted(self, state: LoopState, history: list[Step]) -> list[Step]:
         if len(history) < state.k:  # it came in the moment between a step and its record
@@ -217,8 +225,9 @@ class _FolderJournal:
         before = self._before
         before.give_back(state)
         history = history[: state.k]
-        _save_history(self._history, history)
-        save_checkpoint(self._folder, state, before.kept if before.k == state.k else None)
+        with _writing(self._folder):
+            _save_history(self._history, history)
+            save_checkpoint(self._folder, state, before.kept if before.k == state.k else None)
         return history
 
 

@@ -89,7 +89,7 @@ class Begun(NamedTuple):
 
 
 def begin_step(mdp: MDP, settings: PolicySettings, state: LoopState) -> Begun:
-    """Start the sweeps of a step and evaluate π_k; changes nothing of the state but what solvers remember."""
+    """Start the sweeps of a step and evaluate π_k; of the state only the sweeper changes, which goes on with π_k."""
     clock, sweeper = Clock(), state.sweeper
     chain = mdp.under(state.policy)
 
@@ -110,7 +110,7 @@ def begin_step(mdp: MDP, settings: PolicySettings, state: LoopState) -> Begun:
 def end_step(
     reduction: Reduction[MDP], settings: PolicySettings, state: LoopState, begun: Begun, best_value: Floats | None
 ) -> Step:
-    """The rest of a step; changes `state` (but for its noise) only once all of it is known.
+    """The rest of a step; changes `state` (but for its generator and noise) only once all of it is known.
 
     Where the model is reduced, its states count as often as they stand for states.
     """
@@ -148,10 +148,16 @@ def end_step(
     )
     ahead = float(np.abs(greedy - state.policy).max())
     still = ahead <= 1e-12 and swept.change <= (settings.early_stop or 0.0) and partition == state.partition
-    state.settled, state.measured = still, state.policy
-    state.policy, state.value, state.distance = new_policy, V, d
-    state.partition, state.abstract_value = partition, V_abstract
-    state.k += 1
+    vars(state).update(  # all at once: Ctrl-C finds the state before the step, or the one after it
+        k=state.k + 1,
+        policy=new_policy,
+        measured=state.policy,
+        distance=d,
+        value=V,
+        partition=partition,
+        abstract_value=V_abstract,
+        settled=still,
+    )
     return step
 
 

@@ -151,11 +151,12 @@ class PolicyWork:
         """Do what is left, and give the result."""
         while not self.go_on():
             pass
-        try:
-            return self._result()
-        except KeyboardInterrupt:  # one that comes just now loses nothing
-            self.status = Status.INTERRUPTED
-            return self._result()
+        with self.state.sweeper.guard():
+            try:
+                return self._result()
+            except KeyboardInterrupt:  # one that comes just now loses nothing
+                self.status = Status.INTERRUPTED
+                return self._result()
 
     def _result(self) -> PolicyRun:
         """The last policy, evaluated and certified; where a bound reached the target, the policy that it is about."""

@@ -15,7 +15,7 @@ class Exact(Transport):
         p: order, at least 1. p = 1 is the Kantorovich metric of the original bisimulation metric.
 
     Cost: about one pricing of n·m arcs per pair and sweep once trees are kept. Memory: 2(n+m−1) bytes a
-    pair are kept (4(n+m−1) where supports exceed 127 states).
+    pair are kept on the CPU (4(n+m−1) where supports exceed 128 states).
     """
 
     p: float = 1.0

@@ -11,7 +11,7 @@ import numpy as np
 
 from ...model import MDP, Chain, Distributions
 from ...transport import Exact, Independent, KLBall, Sinkhorn, Transport
-from ..protocol import Array, Comparison, Distances, Floats, Ints
+from ..protocol import Array, Comparison, Distances, Floats, Ints, known
 from . import kernels
 from .ball import BallSolver
 from .distances import HostDistances
@@ -45,11 +45,11 @@ class CpuBackend:
         return HostDistances(np.array(given if isinstance(given, np.ndarray) else given.to_host(), self.dtype))
 
     def solver(self, rows: Distributions, groups: tuple[Ints, ...], transport: Transport, remember: bool) -> CpuSolver:
-        return SOLVERS[type(transport)](self.dtype, rows, groups, transport, remember)
+        return known(SOLVERS, transport)(self.dtype, rows, groups, transport, remember)
 
     def bytes_to_remember(self, rows: Distributions, groups: tuple[Ints, ...], transport: Transport) -> int:
         """Bytes that a solver would remember between sweeps, before anything is allocated."""
-        return SOLVERS[type(transport)].bytes_to_remember(rows, groups)
+        return known(SOLVERS, transport).bytes_to_remember(rows, groups)
 
     def sweeper(self, comparison: Comparison, transport: Transport, remember: bool) -> CpuSweeper:
         return CpuSweeper(self, comparison, transport, remember)

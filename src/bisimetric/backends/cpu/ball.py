@@ -66,6 +66,11 @@ class BallSolver(CpuSolver):
         source = Potentials(1.0, True, False, self.limits.marginals, self.limits.iterations)
         kernels.bounds_block(self._csr, block, self._ground, source, self.logs.of[group], self.halt, lower, upper)
 
+    def finish(self) -> None:
+        super().finish()
+        if self.exact is not None:
+            self.exact.finish()
+
     def take_from(self, old: PairSolver) -> None:
         if not isinstance(old, BallSolver):
             return

@@ -13,7 +13,7 @@ from ..protocol import Array, Ints, PairSolver, matrix_like
 from . import kernels
 from .kernels.arguments import Block, Layout, Limits, Memory, Potentials, Products, Scalings
 from .memory import PairMemory, entries_of
-from .solver import CpuSolver
+from .solver import CpuSolver, PairTally
 
 
 class SinkhornSolver(CpuSolver):
@@ -75,9 +75,13 @@ class SinkhornSolver(CpuSolver):
                 pairs = len(members) * (len(members) + 1) // 2 - self.first * len(members)
                 self.ratios[group] = np.full((pairs, self.rows.n_states), np.nan, self.dtype)
 
+    def fill(self, group: int, a0: int, a1: int, out: Array, tally: PairTally) -> None:  # type: ignore[override]
+        if self.matrix is not None and not self.in_logs and self.top > 0.0:
+            self._fill_by_products(self._block(group, a0, a1), group, out, tally)
+        else:
+            super().fill(group, a0, a1, out, tally)
+
     def _fill(self, block: Block, group: int, out: Array) -> tuple[int, float]:
-        if self.matrix is not None and not self.in_logs:
-            return self._fill_by_products(block, group, out)
         return self._fill_pairs(block, self.scalings.of[group], out)
 
     def _fill_pairs(self, block: Block, memory: Memory, out: Array) -> tuple[int, float]:
@@ -94,27 +98,27 @@ class SinkhornSolver(CpuSolver):
         )
         return int(iterations), float(error)
 
-    def _fill_by_products(self, block: Block, group: int, out: Array) -> tuple[int, float]:
+    def _fill_by_products(self, block: Block, group: int, out: Array, tally: PairTally) -> None:
         given, as_value = self.limits, self.transport.cost == "value"
         products = Products(self.kernel, self.weighted, given.reg, as_value, given.marginals, given.rounds)
         iterations, left, error = kernels.dense_sinkhorn_block(
             self.matrix, block, products, self.ratios[group], self.halt, out
         )
+        tally.add(iterations, 0.0)
         slack = budget.products_slack(error, 2 * self.rows.n_states, given, self.top, as_value)
-        worst = slack
-        if self.p != 1.0:  # a root magnifies errors most where values are smallest
+        least = 0.0
+        if self.p != 1.0:  # a root magnifies errors most where costs are smallest
             inside = np.arange(out.shape[1]) >= np.arange(block.a0, block.a1)[:, None] + self.first
-            worst = budget.root_error(float(np.min(out[inside], initial=self.top)), slack, self.p)
+            least = float(np.min(out[inside], initial=self.top))
             np.power(out, 1.0 / self.p, out=out)
+        tally.add_before_root(least, slack)
         for a, b, y in left:  # finished one by one, with Newton steps
             one = np.zeros((1, 2))
             pair = block.members[[a, b]]
             lo, hi = self.rows.indptr[pair[1]], self.rows.indptr[pair[1] + 1]
             start = Memory(y[self.rows.indices[lo:hi]].astype(np.float64), np.zeros(1, np.int64))
-            more, missing = self._fill_pairs(Block(pair, 0, 1, 1), start, one)
+            tally.add(*self._fill_pairs(Block(pair, 0, 1, 1), start, one))
             out[a - block.a0, b] = one[0, 1]
-            iterations, worst = iterations + more, max(worst, missing)
-        return iterations, worst
 
     def _bounds(self, block: Block, group: int, lower: Array, upper: Array) -> None:
         given = self.limits

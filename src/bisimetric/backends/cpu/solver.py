@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -16,14 +16,30 @@ from .kernels.arguments import Block, Ground, Rows
 
 
 class PairTally:
-    """What the pairs of one unit of work report."""
+    """What the pairs of one unit of work report; several are merged, in any order, into that of a sweep.
+
+    Matrix products report how far costs may be off before the root is taken, and the least of them: where roots magnify
+    errors, that of a sweep must not depend on how its pairs were divided.
+    """
 
     def __init__(self) -> None:
         self.iterations, self.error = 0, 0.0
+        self.least, self.slack = np.inf, 0.0  # of costs before the root
 
     def add(self, iterations: int, error: float) -> None:
         self.iterations += iterations
         self.error = max(self.error, error)
+
+    def add_before_root(self, least: float, slack: float) -> None:
+        self.least, self.slack = min(self.least, least), max(self.slack, slack)
+
+    @classmethod
+    def merged(cls, parts: Iterable[PairTally]) -> PairTally:
+        whole = cls()
+        for part in parts:
+            whole.add(part.iterations, part.error)
+            whole.add_before_root(part.least, part.slack)
+        return whole
 
 
 class CpuSolver(ABC):
@@ -65,9 +81,14 @@ class CpuSolver(ABC):
         else:
             tally.add(*self._fill(self._block(group, a0, a1), group, out))
 
-    def true_error(self, reported: float) -> float:
+    def true_error(self, tally: PairTally) -> float:
         """The error of an entry, from what was reported in the unit of the sweep."""
-        return self.unit * reported + self._lost() if self.top > 0.0 else 0.0
+        if self.top == 0.0:
+            return 0.0
+        reported = tally.error
+        if tally.slack > 0.0:
+            reported = max(reported, budget.root_error(min(tally.least, self.top), tally.slack, self.p))
+        return self.unit * reported + self._lost()
 
     def rounding(self, largest: float) -> float:
         """What rounding may add to an entry of a sweep beside that."""

@@ -53,9 +53,10 @@ class CpuSweeper(Sweeper):
             reports = self._all_units(lambda unit: self._sweep_unit(unit, d.array))
         if not self.solver.with_diagonal:
             np.fill_diagonal(d.array, 0.0)
-        change, error, iterations = zip(*reports, strict=True)
+        changes, tallies = zip(*reports, strict=True)
+        tally = PairTally.merged(tallies)
         rounding = self.solver.rounding(float(d.array.max()))
-        return Sweep(max(change), self.solver.true_error(max(error)), rounding, sum(iterations))
+        return Sweep(max(changes), self.solver.true_error(tally), rounding, tally.iterations)
 
     def start(self, d: HostDistances, count: int, stop: float) -> Pending:
         return _Later(self, d, count, stop)
@@ -76,7 +77,7 @@ class CpuSweeper(Sweeper):
             self._units_by_threads[count] = units_of_work(self.comparison, count)
         return run_all(task, self._units_by_threads[count], self.solver.halt, brief=self._brief)
 
-    def _sweep_unit(self, unit: Unit, d: Array) -> tuple[float, float, int]:
+    def _sweep_unit(self, unit: Unit, d: Array) -> tuple[float, PairTally]:
         solver, tally = self.solver, PairTally()
 
         def fill(group: int, a0: int, a1: int, out: Array) -> None:
@@ -86,7 +87,7 @@ class CpuSweeper(Sweeper):
 
         rows = self._combined_rows(unit, solver.first, fill, solver.unit)
         rise, fall = kernels.write_rows(rows, unit.s0, solver.first, d)
-        return max(rise, fall), tally.error, tally.iterations
+        return max(rise, fall), tally
 
     def _bound_unit(self, unit: Unit, lower: Array, upper: Array) -> None:
         for target, order in ((lower, 1), (upper, -1)):

@@ -12,7 +12,7 @@ import numpy as np
 
 from ...model import Chain, Distributions
 from ...transport import Exact, Independent, KLBall, Sinkhorn, Transport
-from ..protocol import Array, Comparison, Distances, Floats, Ints
+from ..protocol import Array, Comparison, Distances, Floats, Ints, known
 from . import kernels
 from .ball import BallSolver
 from .distances import DeviceDistances
@@ -51,7 +51,7 @@ class CudaBackend:
         return DeviceDistances(kernels.cupy().array(given, self.dtype))
 
     def solver(self, rows: Distributions, groups: tuple[Ints, ...], transport: Transport, remember: bool) -> CudaSolver:
-        return SOLVERS[type(transport)](self.dtype, rows, groups, transport, remember)
+        return known(SOLVERS, transport)(self.dtype, rows, groups, transport, remember)
 
     def sweeper(self, comparison: Comparison, transport: Transport, remember: bool) -> CudaSweeper:
         return CudaSweeper(self, comparison, transport, remember)

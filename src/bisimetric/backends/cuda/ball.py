@@ -76,6 +76,11 @@ class BallSolver(CudaSolver):
         remembered = self.memory.up_to(block.group, block.a1)
         kernels.bounds_block(self.tally, self.on_device, block, self._ground, source, remembered, lower, upper)
 
+    def finish(self) -> None:
+        super().finish()
+        if self.exact is not None:
+            self.exact.finish()
+
     def take_from(self, old: PairSolver) -> None:
         super().take_from(old)
         if isinstance(old, BallSolver) and self.exact is not None and old.exact is not None:

@@ -89,8 +89,9 @@ class PairMemory:
     def load(self, arrays: Mapping[str, Array]) -> None:
         """Take back what `arrays` gave, where it fits."""
         for g, entries in enumerate(self.of):
-            if entries.shape == arrays[f"kept{g}"].shape:
-                entries[:] = kernels.cupy().asarray(arrays[f"kept{g}"])
+            there = arrays.get(f"kept{g}")
+            if there is not None and entries.shape == there.shape and entries.dtype == there.dtype:
+                entries[:] = kernels.cupy().asarray(there)
 
     def take_from(self, old: PairMemory) -> None:
         """Copy what was remembered of the pairs whose successors did not change."""

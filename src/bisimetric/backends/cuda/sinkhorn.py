@@ -142,3 +142,4 @@ class SinkhornSolver(CudaSolver):
     def finish(self) -> None:
         super().finish()
         self.kernel = self.weighted = self.gibbs = None
+        self.pairs.clear()

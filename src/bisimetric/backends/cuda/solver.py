@@ -10,6 +10,7 @@ import numpy as np
 
 from ...model import Distributions
 from ...transport import Transport, budget
+from .. import protocol
 from ..protocol import Array, Ints, PairSolver
 from . import kernels
 from .kernels import Ground, PairBlock, Tally
@@ -78,7 +79,7 @@ class CudaSolver(ABC):
     def _take_costs(self, d: Array) -> None:
         kernels.power(self.tally, d, self.p, self.unit, self.cost)
 
-    def fill(self, group: int, a0: int, a1: int, out: Array, tally: Tally) -> None:
+    def fill(self, group: int, a0: int, a1: int, out: Array, tally: protocol.Tally) -> None:
         """As in `PairSolver`; the tally must be the solver's own, into which kernels report."""
         assert tally is self.tally
         self._fill(PairBlock(group, a0, a1, self.first), out)

@@ -56,11 +56,11 @@ class CudaSweeper(Sweeper):
         kernels.put(self._rewards, comparison.rewards)
 
     def sweep(self, d: DeviceDistances, accuracy: float = np.inf) -> Sweep:
+        d.changed()
         with self.guard():
             self.solver.tally.clear()
             self._enqueue_sweep(d.array, -1.0, accuracy)
             seen = self.solver.tally.read()
-        d.changed()
         rounding = self.solver.rounding(float(d.array.max()))
         return Sweep(max(seen.last_rise, seen.last_fall), self.error_of(seen), rounding, seen.iterations)
 
@@ -136,14 +136,16 @@ class CudaSweeper(Sweeper):
         def fill(group: int, a0: int, a1: int, out: Array) -> None:
             solver.fill(group, a0, a1, out, tally)
 
-        for unit in self._units():
-            if c.plain:
-                transports = self._block_of_chain(unit.s1 - unit.s0)
-                fill(0, unit.s0, unit.s1, transports)
-                kernels.write_chain(tally, transports, unit.s0, first, self._rewards, weights, d)
-            else:
-                kernels.write_rows(tally, self._combined_rows(unit, first, fill, weights), unit.s0, first, d)
-        kernels.mirror(tally, d)
+        try:
+            for unit in self._units():
+                if c.plain:
+                    transports = self._block_of_chain(unit.s1 - unit.s0)
+                    fill(0, unit.s0, unit.s1, transports)
+                    kernels.write_chain(tally, transports, unit.s0, first, self._rewards, weights, d)
+                else:
+                    kernels.write_rows(tally, self._combined_rows(unit, first, fill, weights), unit.s0, first, d)
+        finally:
+            kernels.mirror(tally, d)  # also after Ctrl-C between two units: d stays symmetric
         kernels.end_sweep(tally, stop, self._dtype)
 
     def _block_of_chain(self, rows: int) -> Array:
@@ -210,6 +212,7 @@ class _Ahead:
     def __init__(self, sweeper: CudaSweeper, d: DeviceDistances, count: int, stop: float) -> None:
         self._sweeper, self._count, self._stop = sweeper, count, stop
         self._swept: Swept | None = None
+        self._error = 0.0  # largest of all sweeps so far
         with sweeper.guard():
             sweeper.take_home(d)
             self._launch(sweeper.expected + 1, 0)  # as many as were needed last time, and one that may change nothing
@@ -223,12 +226,12 @@ class _Ahead:
         sweeper = self._sweeper
         with sweeper.guard():
             seen = sweeper.solver.tally.read()
+            self._error = max(self._error, sweeper.error_of(seen))  # the unit may be another in the next one
             if not seen.done and seen.sweeps < self._count:
                 self._launch(_SWEEPS_AT_ONCE, seen.sweeps)
                 return False
             sweeper.expected = seen.sweeps
-            error = sweeper.error_of(seen)
-            self._swept = Swept(sweeper.from_home(), seen.sweeps, seen.change, seen.iterations, error)
+            self._swept = Swept(sweeper.from_home(), seen.sweeps, seen.change, seen.iterations, self._error)
         return True
 
     def result(self) -> Swept:

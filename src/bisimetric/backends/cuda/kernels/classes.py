@@ -18,7 +18,7 @@ _BACKUPS = 16  # of the values that are started before the host looks whether mo
 
 
 def epsilon_classes(d: Array, reach: float, weights: Floats | None, by_diameter: bool) -> tuple[Ints, Ints, bool]:
-    """(label of each state, medoids, whether all distances are finite): the greedy cover; see `cpu.classes.cover`.
+    """(label of each state, medoids, whether all distances are finite): the greedy cover; see `cover` of the CPU.
 
     The order of the medoids is known from the start, so a state is one where none before it within reach is. Some
     rounds decide many states at once, then one block decides what is left, one by one. Labels are medoids.
