@@ -1,23 +1,8 @@
-"""Numba kernels for the CPU. All are serial and release the interpreter lock; threads are above."""
+"""Numba kernels for the CPU. They are serial and release the interpreter lock; threads are above.
 
-from .arguments import (
-    Ball,
-    Block,
-    ChainOfRewards,
-    Choices,
-    Classes,
-    Ground,
-    Into,
-    Layout,
-    Limits,
-    Memory,
-    Potentials,
-    Products,
-    Rows,
-    Scalings,
-    Stored,
-    Weights,
-)
+What they take in bundles is in `arguments`.
+"""
+
 from .ball import ball_block, bounds_block
 from .classes import all_finite, averaged_system, averaged_values, epsilon_classes, extents, value_gap
 from .combine import (
@@ -37,22 +22,6 @@ from .simplex import exact_block, row_defects
 from .sinkhorn import sinkhorn_block
 
 __all__ = [
-    "Ball",
-    "Block",
-    "ChainOfRewards",
-    "Choices",
-    "Classes",
-    "Ground",
-    "Into",
-    "Layout",
-    "Limits",
-    "Memory",
-    "Potentials",
-    "Products",
-    "Rows",
-    "Scalings",
-    "Stored",
-    "Weights",
     "all_finite",
     "averaged_system",
     "averaged_values",

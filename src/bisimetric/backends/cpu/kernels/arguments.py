@@ -1,7 +1,8 @@
 """What kernels are given, in bundles of what belongs together.
 
-Numba takes these tuples apart when a kernel is called, in some microseconds. Inside of kernels it counts references to
-every array of a tuple that is handed on, so what is called for each pair of small supports is given plain arrays.
+Numba takes these tuples apart when a kernel is called, in about half a microsecond each. Inside of kernels it counts
+references to every array of a tuple that is handed on, so what is called for each pair of small supports is given plain
+arrays, and kernels take their tuples apart at their beginning.
 """
 
 from typing import Any, NamedTuple
@@ -101,11 +102,8 @@ class Pair(NamedTuple):
 class Work(NamedTuple):
     """The work space of one thread for entropic plans in the log domain, for supports of at most w states."""
 
-    logs: Array  # log x, log y [2, w]
-    plan: Array  # [w · w]
-    vec: Array  # vectors of a scaling [6, w]
-    turned: Array  # the plan by columns [w · w]
-    matrix: Array  # of a Newton step [w · w]
+    vec: Array  # vectors of a scaling, then log x and log y [8, w]
+    squares: Array  # the plan, the same by columns, the matrix of a Newton step [3, w · w]
     real: Array  # of the network simplex, see `spanning_tree` [6, 2w]
     link: Array  # [7, 2w]
 
@@ -119,26 +117,6 @@ class Products(NamedTuple):
     as_value: bool
     tol: float  # of a marginal, as its L1 error
     iterations: int
-
-
-class Tile(NamedTuple):
-    """Pairs of dense rows at work side by side, each in a slot of its own."""
-
-    pairs: Array  # a, b, number of the pair; a < 0 where a slot is free [T, 3]
-    counts: Array  # [5, T], see `dense`
-    numbers: Array  # [4, T]
-    vectors: Array  # [6, T, S]
-    x: Array  # [T, S]
-    y: Array  # [T, S]
-    q: Array  # K x [T, S]
-
-
-class Ended(NamedTuple):
-    """Plans that wait for their product with the costs."""
-
-    pairs: Array  # a, b [T, 2]
-    x: Array  # [T, S]
-    y: Array  # [T, S]
 
 
 class Weights(NamedTuple):
@@ -199,10 +177,8 @@ class Refined(NamedTuple):
     elements: Array  # block by block [n]
     place: Array  # of each element in them [n]
     block_of: Array  # [n]
-    begin: Array  # of each block [n]
-    end: Array  # [n]
-    hash1: Array  # of each element's description [n]
-    hash2: Array  # [n]
+    bounds: Array  # begin and end of each block in them [2, n]
+    hashes: Array  # two of each element's description [2, n]
     touched: Array  # elements to look at again [n]
     moved: Array  # elements that got a new block [n]
     seen: Array  # whether an element is listed in `touched` [n]

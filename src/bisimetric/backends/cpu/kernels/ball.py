@@ -1,5 +1,6 @@
-"""Transport inside a relative-entropy ball (the paper's primal Sinkhorn distance), and rigorous
-bounds on exact transport from entropic potentials.
+"""Transport inside a relative-entropy ball (the paper's primal Sinkhorn distance), and bounds on exact transport.
+
+Bounds are rigorous, from entropic potentials.
 """
 
 import numpy as np
@@ -7,7 +8,7 @@ import numpy as np
 from .arguments import Pair
 from .jit import kernel
 from .pairs import corners, gather, product_cost, root_and_error, two_by_two, widest_support
-from .scaling import solve_log, workspace
+from .scaling import LOG_X, LOG_Y, PLAN, solve_log, workspace
 from .sinkhorn import dual_value, entropy_term, exact_cost, log_pair, relative_entropy, value_rounding
 
 _EPS = float(np.finfo(np.float64).eps)
@@ -125,8 +126,8 @@ def _ball_pair(pair, inv_p, ball, work, kept, start):
         reg = np.exp(log_reg)
         more, _ = log_pair(pair, reg, work, kept, start + 1, tol, limit)
         iterations += more
-        cost, kl = _rounded(pair, work.plan)
-        lower = dual_value(n, m, a, b, work.logs[0], work.logs[1], reg) - value_rounding(n, m, reg, top, _EPS)
+        cost, kl = _rounded(pair, work.squares[PLAN])
+        lower = dual_value(a, b, work.vec, reg) - value_rounding(n, m, reg, top, _EPS)
         best = max(best, lower - reg * radius)
         part_kept = min(1.0, radius / kl) if kl > 0.0 else 1.0
         upper = min(upper, part_kept * cost + (1.0 - part_kept) * product + 4.0 * _EPS * (n + m) * top)
@@ -243,11 +244,11 @@ def _potentials_between(pair, potentials, top, kept, own, log_y):
 @kernel
 def _entropic_bounds(pair, reg, work, tol, limit):
     """(lower bound on the exact cost, upper one) from the entropic plan of λ, rounding aside."""
-    log_x, a = work.logs[0], pair.a
+    log_x, a = work.vec[LOG_X], pair.a
     solve_log(pair, reg, work, tol, limit)
     for i in range(len(a)):
         log_x[i] = reg * (log_x[i] - np.log(a[i]))
-    high, _ = _rounded(pair, work.plan)
+    high, _ = _rounded(pair, work.squares[PLAN])
     return max(_transformed_value(pair, log_x), 0.0), high
 
 
@@ -289,7 +290,7 @@ def bounds_block(rows, block, ground, potentials, memory, halt, lower, upper):
                 low = high = 0.0
                 if biggest > 0.0:
                     pair = Pair(part, pa, pb)
-                    reg = _potentials_between(pair, potentials, top, kept, own, work.logs[1])
+                    reg = _potentials_between(pair, potentials, top, kept, own, work.vec[LOG_Y])
                     reg = max(reg, 1e-8 * biggest)  # smaller ones lose their digits
                     low, high = _entropic_bounds(pair, reg, work, potentials.tol, potentials.iterations)
             if b > a:

@@ -1,13 +1,12 @@
 """Blocks of pairs by matrix products, for rows that reach most states.
 
 Tiles have a fixed number of rows, padded where needed, so that a pair's result does not depend on how
-pairs were divided into blocks. BLAS must be held to one thread by the caller (select.single_thread): the
+pairs were divided into blocks. BLAS must be held to one thread by the caller (threads.single_thread): the
 threads are above.
 """
 
 import numpy as np
 
-from .arguments import Ended, Tile
 from .jit import kernel
 
 _TILE = 192
@@ -20,10 +19,11 @@ _FIRST_REACH, _MOST_REACH = 4.0, 64.0  # most that a Newton step changes log y b
 _TRIES = 4  # of one Newton step, each half as long as the one before
 _REST = 8  # plain scalings after a Newton step that did not lower the error
 # A pair's state: rows of `counts` and of `numbers`, a column for each slot of the tile.
-SOLVING, ROUNDS, SOLVES, TRIED, REST = 0, 1, 2, 3, 4
+SOLVING, ROUNDS, SOLVES, TRIED, REST, A, B, AT = 0, 1, 2, 3, 4, 5, 6, 7  # A < 0: the slot is free
 ERROR, REACH, PRODUCT, FIRST_PRODUCT = 0, 1, 2, 3
-# Its vectors: what the products start from; a Newton step and its direction, residual, weights and column sums.
-START, STEP, WAY, RESIDUAL, WEIGHT, COLUMNS = 0, 1, 2, 3, 4, 5
+# Its vectors: what the products start from; a Newton step and its direction, residual, weights and column sums; x, y,
+# and q = K x.
+START, STEP, WAY, RESIDUAL, WEIGHT, COLUMNS, X, Y, Q = 0, 1, 2, 3, 4, 5, 6, 7, 8
 
 
 def dense_rows(rows, n_states, dtype):
@@ -47,16 +47,16 @@ def dense_independent_block(matrix, block, ground, out):
 
 
 @kernel
-def _between_products(pairs, counts, matrix, members, vectors, x):
+def _between_products(counts, matrix, members, vectors, x):
     """x = a / (K y) in place, where x holds K y; for pairs that solve a Newton system, x times its weights."""
     for t in range(x.shape[0]):
-        if pairs[t, 0] < 0:
+        if counts[A, t] < 0:
             continue
         if counts[SOLVING, t]:
             for i in range(x.shape[1]):
                 x[t, i] *= vectors[WEIGHT, t, i]
         else:
-            row = matrix[members[pairs[t, 0]]]
+            row = matrix[members[counts[A, t]]]
             for i in range(x.shape[1]):
                 x[t, i] = row[i] / x[t, i]
 
@@ -181,7 +181,7 @@ def _slow(counts, numbers, t, before, tol):
 
 
 @kernel
-def _after_products(tile, matrix, members, tol, limit, done):
+def _after_products(counts, numbers, vectors, matrix, members, tol, limit, done):
     """What each pair does next; lists the slots of those that are done.
 
     A plain scaling is y ← b / (K x). It converges linearly, and slowly where the plan falls into parts that are hardly
@@ -189,16 +189,16 @@ def _after_products(tile, matrix, members, tol, limit, done):
     sums as a preconditioner, has all but a few eigenvalues near 1, so a few steps of conjugate gradients solve it, and
     each of them is two products with K, as a scaling is.
     """
-    pairs, counts, numbers, vectors, x, y, q = tile
+    x, y, q = vectors[X], vectors[Y], vectors[Q]
     found = 0
     for t in range(y.shape[0]):
-        if pairs[t, 0] < 0:
+        if counts[A, t] < 0:
             continue
         counts[ROUNDS, t] += 1
         if counts[SOLVING, t]:
             _solve_on(counts, numbers, vectors, y[t], q[t], t, limit)
             continue
-        target = matrix[members[pairs[t, 1]]]
+        target = matrix[members[counts[B, t]]]
         before = numbers[ERROR, t]
         error = _column_error(q[t], y[t], target)
         numbers[ERROR, t] = error
@@ -214,7 +214,7 @@ def _after_products(tile, matrix, members, tol, limit, done):
             y[t] = target
             vectors[START, t] = target
         elif _slow(counts, numbers, t, before, tol):
-            product = _begin_newton(matrix[members[pairs[t, 0]]], target, x[t], y[t], q[t], vectors, t)
+            product = _begin_newton(matrix[members[counts[A, t]]], target, x[t], y[t], q[t], vectors, t)
             counts[SOLVING, t], counts[SOLVES, t] = 1, 0
             numbers[PRODUCT, t] = numbers[FIRST_PRODUCT, t] = product
         else:
@@ -253,10 +253,29 @@ def _dual_value(row, column, x, q, reg):
 
 
 @kernel
-def _refill(slots, queue, block, matrix, kept, tile):
-    """Load the next pairs into slots. queue = (a, b); y starts from what is kept, times b's row."""
+def _compact(counts, numbers, vectors):
+    """Move the pairs at work to the first slots; returns how many there are."""
+    last = counts.shape[1] - 1
+    slot = 0
+    while True:
+        while slot <= last and counts[A, slot] >= 0:
+            slot += 1
+        while last >= slot and counts[A, last] < 0:
+            last -= 1
+        if slot >= last:
+            return slot
+        counts[:, slot], numbers[:, slot] = counts[:, last], numbers[:, last]
+        vectors[:Q, slot] = vectors[:Q, last]
+        counts[A, last] = -1
+
+
+@kernel
+def _refill(slots, queue, block, matrix, kept, counts, numbers, vectors):
+    """Load the next pairs into slots; returns how many are at work, which are then in the first slots.
+
+    queue = (a, b), the next pair; y starts from what is kept, times b's row.
+    """
     members, _, a1, first = block
-    pairs, counts, numbers, vectors, _, y, _ = tile
     n_members = len(members)
     for slot in slots:
         a, b = queue[0], queue[1]
@@ -264,93 +283,66 @@ def _refill(slots, queue, block, matrix, kept, tile):
             a += 1
             b = a + first
         if a >= a1:
-            pairs[slot, 0] = -1
+            counts[A, slot] = -1
             continue
         at = a * (n_members - first) - a * (a - 1) // 2 + b - a - first
-        pairs[slot, 0], pairs[slot, 1], pairs[slot, 2] = a, b, at
-        for k in range(counts.shape[0]):
-            counts[k, slot] = 0
+        counts[:, slot] = 0
+        counts[A, slot], counts[B, slot], counts[AT, slot] = a, b, at
         numbers[ERROR, slot], numbers[REACH, slot] = np.inf, _FIRST_REACH
         warm = kept.shape[0] > 0 and not np.isnan(kept[at, 0])
-        for j in range(y.shape[1]):
-            y[slot, j] = matrix[members[b], j] * (kept[at, j] if warm else 1.0)
-            vectors[START, slot, j] = y[slot, j]
+        for j in range(vectors.shape[2]):
+            vectors[Y, slot, j] = matrix[members[b], j] * (kept[at, j] if warm else 1.0)
+            vectors[START, slot, j] = vectors[Y, slot, j]
         queue[0], queue[1] = a, b + 1
+    return _compact(counts, numbers, vectors)
 
 
 @kernel
-def _compact(tile):
-    """Move the pairs at work to the first slots; returns how many there are."""
-    pairs, counts, numbers, vectors, _, y, _ = tile
-    last = len(pairs) - 1
-    slot = 0
-    while True:
-        while slot <= last and pairs[slot, 0] >= 0:
-            slot += 1
-        while last >= slot and pairs[last, 0] < 0:
-            last -= 1
-        if slot >= last:
-            return slot
-        pairs[slot] = pairs[last]
-        y[slot] = y[last]
-        counts[:, slot], numbers[:, slot] = counts[:, last], numbers[:, last]
-        vectors[:, slot] = vectors[:, last]
-        pairs[last, 0] = -1
-
-
-@kernel
-def _keep(slots, tile, kept):
-    """Keep y'/b = 1/q of solved pairs, where there is room."""
-    pairs, q = tile.pairs, tile.q
+def _keep(counts, vectors, t, kept):
+    """Keep y'/b = 1/q of a solved pair, where there is room."""
     if kept.shape[0] > 0:
-        for t in slots:
-            for j in range(kept.shape[1]):
-                kept[pairs[t, 2], j] = 1.0 / q[t, j]
+        at = counts[AT, t]
+        for j in range(kept.shape[1]):
+            kept[at, j] = 1.0 / vectors[Q, t, j]
 
 
 @kernel
-def _write_values(slots, tile, matrix, block, reg, out):
-    """Write the values of solved pairs."""
-    members, a0 = block.members, block.a0
+def _write_values(slots, counts, vectors, matrix, block, reg, kept, out):
+    """Take solved pairs out and write their values."""
+    members, a0, _, _ = block
     for t in slots:
-        a, b = tile.pairs[t, 0], tile.pairs[t, 1]
-        out[a - a0, b] = _dual_value(matrix[members[a]], matrix[members[b]], tile.x[t], tile.q[t], reg)
+        a, b = counts[A, t], counts[B, t]
+        _keep(counts, vectors, t, kept)
+        out[a - a0, b] = _dual_value(matrix[members[a]], matrix[members[b]], vectors[X, t], vectors[Q, t], reg)
 
 
 @kernel
-def _set_aside(slots, tile, ended, count):
-    """Let solved pairs wait for the product with K∘C, beside `count` others."""
-    for k in range(len(slots)):
-        t = slots[k]
-        ended.pairs[count + k, 0], ended.pairs[count + k, 1] = tile.pairs[t, 0], tile.pairs[t, 1]
-        ended.x[count + k] = tile.x[t]
-        ended.y[count + k] = tile.y[t]
+def _set_aside(slots, counts, vectors, kept, pairs, waiting, count):
+    """Take solved pairs out; beside `count` others they wait for the product with K∘C. Returns how many wait."""
+    for t in slots:
+        _keep(counts, vectors, t, kept)
+        pairs[count, 0], pairs[count, 1] = counts[A, t], counts[B, t]
+        waiting[0, count] = vectors[X, t]
+        waiting[1, count] = vectors[Y, t]
+        count += 1
+    return count
 
 
 @kernel
-def _write_costs(ended, count, weighted_x, a0, out):
+def _write_costs(pairs, count, weighted_x, y, a0, out):
     """Write the costs of the pairs that waited."""
     for k in range(count):
-        out[ended.pairs[k, 0] - a0, ended.pairs[k, 1]] = _inner(weighted_x[k], ended.y[k])
+        out[pairs[k, 0] - a0, pairs[k, 1]] = _inner(weighted_x[k], y[k])
 
 
-def _allocated(n_states, dtype):
-    """(a tile of free slots, room for pairs that wait)."""
-    x, y, q, ended_x, ended_y = (np.ones((_TILE, n_states), dtype) for _ in range(5))
-    vectors = np.ones((6, _TILE, n_states), dtype)
-    counts, numbers = np.zeros((5, _TILE), np.int64), np.zeros((4, _TILE))
-    tile = Tile(np.full((_TILE, 3), -1), counts, numbers, vectors, x, y, q)
-    return tile, Ended(np.zeros((_TILE, 2), np.int64), ended_x, ended_y)
-
-
-def _multiply(tile, active, matrix, members, kernel):
+def _multiply(counts, vectors, active, matrix, members, kernel):
     """The two products of a round with K, and what is between them, for the first slots."""
-    pairs, counts, _, vectors, x, _, q = tile
     for start in range(0, active, _STRIP):  # always of one shape, so that a pair's numbers do not depend on others
         strip = slice(start, start + _STRIP)
-        np.matmul(vectors[START, strip], kernel, out=x[strip])
-        _between_products(pairs[strip], counts[:, strip], matrix, members, vectors[:, strip], x[strip])
-        np.matmul(x[strip], kernel, out=q[strip])
+        x = vectors[X, strip]
+        np.matmul(vectors[START, strip], kernel, out=x)
+        _between_products(counts[:, strip], matrix, members, vectors[:, strip], x)
+        np.matmul(x, kernel, out=vectors[Q, strip])
 
 
 def dense_sinkhorn_block(matrix, block, products, kept, halt, out):
@@ -361,36 +353,34 @@ def dense_sinkhorn_block(matrix, block, products, kept, halt, out):
     stream through the slots of a tile, so that a slow one does not hold up the others. Stops early where halt[0] is
     set. Returns (iterations, the pairs that reached the limit with their y, the largest error of the others).
     """
-    tile, ended = _allocated(matrix.shape[1], matrix.dtype)
-    tol, done = products.tol, np.zeros(_TILE, np.int64)
+    tol, members, shape = products.tol, block.members, (_TILE, matrix.shape[1])
+    counts, numbers, done = np.full((8, _TILE), -1), np.zeros((4, _TILE)), np.zeros(_TILE, np.int64)
+    vectors = np.ones((9, *shape), matrix.dtype)
+    pairs, waiting, count = np.zeros((_TILE, 2), np.int64), np.ones((2, *shape), matrix.dtype), 0
     queue = np.array([block.a0, block.a0 + block.first])
-    iterations, worst, left, waiting = 0, 0.0, [], 0
+    iterations, worst, left = 0, 0.0, []
 
     def flush():
-        _write_costs(ended, waiting, np.matmul(ended.x, products.weighted), block.a0, out)
+        _write_costs(pairs, count, np.matmul(waiting[0], products.weighted), waiting[1], block.a0, out)
 
-    _refill(np.arange(_TILE), queue, block, matrix, kept, tile)
-    while True:
-        active = _compact(tile)
-        if active == 0 or halt[0]:
-            break
-        _multiply(tile, active, matrix, block.members, products.kernel)
-        ready = done[: _after_products(tile, matrix, block.members, tol, products.iterations, done)]
+    active = _refill(np.arange(_TILE), queue, block, matrix, kept, counts, numbers, vectors)
+    while active > 0 and not halt[0]:
+        _multiply(counts, vectors, active, matrix, members, products.kernel)
+        found = _after_products(counts, numbers, vectors, matrix, members, tol, products.iterations, done)
+        ready = done[:found]
         iterations += active
-        errors = tile.numbers[ERROR, ready]
+        errors = numbers[ERROR, ready]
         for t in ready[~(errors <= tol)]:
-            left.append((int(tile.pairs[t, 0]), int(tile.pairs[t, 1]), tile.y[t].copy()))
+            left.append((int(counts[A, t]), int(counts[B, t]), vectors[Y, t].copy()))
         worst = max(worst, float(np.max(errors[errors <= tol], initial=0.0)))
-        _keep(ready, tile, kept)
         if products.as_value:
-            _write_values(ready, tile, matrix, block, products.reg, out)
+            _write_values(ready, counts, vectors, matrix, block, products.reg, kept, out)
         else:
-            if waiting + len(ready) > _TILE:
+            if count + found > _TILE:
                 flush()
-                waiting = 0
-            _set_aside(ready, tile, ended, waiting)
-            waiting += len(ready)
-        _refill(ready, queue, block, matrix, kept, tile)
-    if waiting:
+                count = 0
+            count = _set_aside(ready, counts, vectors, kept, pairs, waiting, count)
+        active = _refill(ready, queue, block, matrix, kept, counts, numbers, vectors)
+    if count:
         flush()
     return iterations, left, worst

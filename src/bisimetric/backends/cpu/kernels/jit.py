@@ -23,3 +23,8 @@ def kernel(function: Any) -> Any:
 def minima_kernel(function: Any) -> Any:
     """Compile a function that takes minima of finite numbers."""
     return keep_compiled(njit(**_OPTIONS, fastmath=_MINIMA)(function))
+
+
+def inlined(function: Any) -> Any:
+    """Write a part of a kernel out where it is called: references to its arguments are counted less than in a call."""
+    return njit(**_OPTIONS, inline="always")(function)

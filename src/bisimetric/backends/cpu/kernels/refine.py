@@ -77,18 +77,17 @@ def _partition(first):
     """(the first partition, laid out; the number of its blocks)."""
     n, count = len(first), 0
     elements, place, block_of = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64)
-    begin, end = np.empty(n, np.int64), np.empty(n, np.int64)
+    bounds, hashes = np.empty((2, n), np.int64), np.empty((2, n), np.uint64)
     order = np.argsort(first, kind="mergesort")
     for k in range(n):
         e = order[k]
         if k == 0 or first[e] != first[order[k - 1]]:
-            begin[count] = k
+            bounds[0, count] = k
             count += 1
         elements[k], place[e], block_of[e] = e, k, count - 1
-        end[count - 1] = k + 1
-    hash1, hash2 = np.empty(n, np.uint64), np.empty(n, np.uint64)
+        bounds[1, count - 1] = k + 1
     moved, seen = np.empty(n, np.int64), np.zeros(n, np.bool_)
-    return Refined(elements, place, block_of, begin, end, hash1, hash2, np.arange(n), moved, seen), count
+    return Refined(elements, place, block_of, bounds, hashes, np.arange(n), moved, seen), count
 
 
 @kernel
@@ -116,9 +115,8 @@ def _by_block_and_hash(keys, hashes, tally):
 
 
 @kernel
-def _put_first(side, some, lo):
+def _put_first(elements, place, some, lo):
     """Put some elements of a block first in it, from place lo on, in their order."""
-    elements, place = side.elements, side.place
     for i in range(len(some)):
         e, at = some[i], lo + i
         other, was = elements[at], place[e]
@@ -127,22 +125,21 @@ def _put_first(side, some, lo):
 
 
 @kernel
-def _same_until(hash1, hash2, some, i):
+def _same_until(hashes, some, i):
     """Where the group of equal hashes ends that begins at i."""
     j = i
-    while j < len(some) and hash1[some[j]] == hash1[some[i]] and hash2[some[j]] == hash2[some[i]]:
+    while j < len(some) and hashes[0, some[j]] == hashes[0, some[i]] and hashes[1, some[j]] == hashes[1, some[i]]:
         j += 1
     return j
 
 
 @kernel
-def _make_block(side, lo, hi, count, n_moved):
+def _make_block(elements, block_of, bounds, moved, lo, hi, count, n_moved):
     """Make the elements at lo … hi − 1 the block `count`, and list them as moved. Returns (blocks, moved) so far."""
-    side.begin[count], side.end[count] = lo, hi
+    bounds[0, count], bounds[1, count] = lo, hi
     for at in range(lo, hi):
-        e = side.elements[at]
-        side.block_of[e] = count
-        side.moved[n_moved + at - lo] = e
+        block_of[elements[at]] = count
+        moved[n_moved + at - lo] = elements[at]
     return count + 1, n_moved + hi - lo
 
 
@@ -152,27 +149,28 @@ def _split_block(side, old, some, count, n_moved):
 
     The largest part, a group of equal hashes or the rest, keeps the number. Returns (blocks, moved) so far.
     """
-    lo, hi = side.begin[old], side.end[old]
+    elements, block_of, bounds, hashes, moved = side.elements, side.block_of, side.bounds, side.hashes, side.moved
+    lo, hi = bounds[0, old], bounds[1, old]
     middle = lo + len(some)
-    _put_first(side, some, lo)
+    _put_first(elements, side.place, some, lo)
     largest, largest_at, i = hi - middle, -1, 0
     while i < len(some):
-        j = _same_until(side.hash1, side.hash2, some, i)
+        j = _same_until(hashes, some, i)
         if j - i > largest:
             largest, largest_at = j - i, i
         i = j
     i = 0
     while i < len(some):
-        j = _same_until(side.hash1, side.hash2, some, i)
+        j = _same_until(hashes, some, i)
         if i != largest_at:
-            count, n_moved = _make_block(side, lo + i, lo + j, count, n_moved)
+            count, n_moved = _make_block(elements, block_of, bounds, moved, lo + i, lo + j, count, n_moved)
         i = j
     if largest_at < 0:  # the rest keeps the number
-        side.begin[old] = middle
-    else:
-        side.begin[old], side.end[old] = lo + largest_at, lo + largest_at + largest
-        if hi > middle:
-            count, n_moved = _make_block(side, middle, hi, count, n_moved)
+        bounds[0, old] = middle
+        return count, n_moved
+    bounds[0, old], bounds[1, old] = lo + largest_at, lo + largest_at + largest
+    if hi > middle:
+        count, n_moved = _make_block(elements, block_of, bounds, moved, middle, hi, count, n_moved)
     return count, n_moved
 
 
@@ -183,14 +181,15 @@ def _split(side, n_touched, count, tally):
     `tally` is one zero per block, and is left so. Returns (number of blocks, number of elements that got a new
     block, listed in `moved`).
     """
-    touched = side.touched[:n_touched]
-    touched = touched[_by_block_and_hash(side.block_of[touched], side.hash1[touched], tally)]
+    touched, block_of, bounds = side.touched[:n_touched], side.block_of, side.bounds
+    touched = touched[_by_block_and_hash(block_of[touched], side.hashes[0][touched], tally)]
     n_moved, k = 0, 0
     while k < n_touched:
-        old, stop = side.block_of[touched[k]], k
-        while stop < n_touched and side.block_of[touched[stop]] == old:
+        old, stop = block_of[touched[k]], k
+        while stop < n_touched and block_of[touched[stop]] == old:
             stop += 1
-        count, n_moved = _split_block(side, old, touched[k:stop], count, n_moved)
+        if bounds[1, old] - bounds[0, old] > 1:
+            count, n_moved = _split_block(side, old, touched[k:stop], count, n_moved)
         k = stop
     return count, n_moved
 
@@ -199,14 +198,14 @@ def _split(side, n_touched, count, tally):
 def _hash_choices(side, n_touched, rows, block_of, inv_tol, ids, mass, everything):
     """Hash the touched choices anew; returns how many changed, which are then the touched ones."""
     indptr, indices, probs = rows
-    hash1, hash2, touched, seen = side.hash1, side.hash2, side.touched, side.seen
+    hashes, touched, seen = side.hashes, side.touched, side.seen
     changed = 0
     for k in range(n_touched):
         c = touched[k]
         seen[c] = False
         x, y = _choice_hash(c, indptr, indices, probs, block_of, inv_tol, ids, mass)
-        if everything or x != hash1[c] or y != hash2[c]:  # masses that round to 0 change nothing
-            hash1[c], hash2[c] = x, y
+        if everything or x != hashes[0, c] or y != hashes[1, c]:  # masses that round to 0 change nothing
+            hashes[0, c], hashes[1, c] = x, y
             touched[changed] = c
             changed += 1
     return changed
@@ -215,11 +214,11 @@ def _hash_choices(side, n_touched, rows, block_of, inv_tol, ids, mass, everythin
 @kernel
 def _hash_states(side, n_touched, ptr, block_of, ids):
     """Hash the touched states anew."""
-    hash1, hash2, touched, seen = side.hash1, side.hash2, side.touched, side.seen
+    hashes, touched, seen = side.hashes, side.touched, side.seen
     for k in range(n_touched):
         s = touched[k]
         seen[s] = False
-        hash1[s], hash2[s] = _state_hash(s, ptr, block_of, ids)
+        hashes[0, s], hashes[1, s] = _state_hash(s, ptr, block_of, ids)
 
 
 @kernel

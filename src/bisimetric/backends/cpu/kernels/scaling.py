@@ -29,7 +29,8 @@ from .arguments import Stop, Work
 from .jit import kernel
 from .spanning_tree import MASS, POT, scratch
 
-X, Y, Q, STEP, OLD, NEXT = 0, 1, 2, 3, 4, 5  # rows of the vectors of one problem
+X, Y, Q, STEP, OLD, NEXT, LOG_X, LOG_Y = 0, 1, 2, 3, 4, 5, 6, 7  # rows of the vectors of one problem
+PLAN, TURNED, MATRIX = 0, 1, 2  # rows of the squares
 _FIRST_LOOK, _LOOK = 8, 6  # iterations between looks at the rate
 _PLAIN = 2  # steps without momentum, for their rate
 _QUICK = 0.1  # plain steps that leave no more than this of the error need no momentum
@@ -52,8 +53,7 @@ def vectors(widest, dtype_of):
 def workspace(widest):
     """(costs of a pair, work space for plans in the log domain) for supports of at most `widest` states."""
     part, real, link = scratch(widest)
-    vec, turned, matrix = vectors(widest, part)
-    return part, Work(np.empty((2, widest)), np.empty(widest * widest), vec, turned, matrix, real, link)
+    return part, Work(np.empty((8, widest)), np.empty((3, widest * widest)), real, link)
 
 
 @kernel
@@ -290,7 +290,7 @@ def set_masses(real, a, b):
 
 
 @kernel
-def exact_start(pair, reg, real, link, log_y):
+def exact_start(pair, reg, real, link, vec):
     """A start for small λ: log y from the potentials of the exact plan, which are λ log-close."""
     cost, a, b = pair
     n, m = len(a), len(b)
@@ -300,18 +300,19 @@ def exact_start(pair, reg, real, link, log_y):
         top = max(top, cost[k])
     simplex.solve(n, m, cost, real, link, np.zeros(2 * (n + m), np.uint16), 0, 1e-12 * top)
     for j in range(m):
-        log_y[j] = real[POT, n + j] / reg + np.log(b[j])
+        vec[LOG_Y, j] = real[POT, n + j] / reg + np.log(b[j])
 
 
 @kernel
 def solve_log(pair, reg, work, tol, limit):
-    """Solve for any λ > 0 from the start in work.logs[1]; returns (iterations, error).
+    """Solve for any λ > 0 from the start in log y; returns (iterations, error).
 
     Leaves log x, log y', and the plan (rows exact, columns within the error).
     """
     cost, a, b = pair
-    log_x, log_y = work.logs[0], work.logs[1]
-    plan, vec = work.plan, work.vec
+    vec, squares, _, _ = work
+    log_x, log_y = vec[LOG_X], vec[LOG_Y]
+    plan, turned, matrix = squares[PLAN], squares[TURNED], squares[MATRIX]
     n, m = len(a), len(b)
     done = 0
     error = np.inf
@@ -322,7 +323,7 @@ def solve_log(pair, reg, work, tol, limit):
                 plan[i * m + j] = np.exp(log_x[i] + log_y[j] - cost[i * m + j] / reg)
         for j in range(m):
             vec[Y, j] = 1.0
-        more, error = scale(plan, a, b, vec, work.turned, work.matrix, Stop(tol, limit - done, _FAR))
+        more, error = scale(plan, a, b, vec, turned, matrix, Stop(tol, limit - done, _FAR))
         done += more
         for i in range(n):
             log_x[i] += np.log(vec[X, i])

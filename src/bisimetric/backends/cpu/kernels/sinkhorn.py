@@ -16,9 +16,24 @@ import numpy as np
 
 from . import simplex
 from .arguments import Pair, Stop
-from .jit import kernel
+from .jit import inlined, kernel
 from .pairs import corners, gather, product_cost, root_and_error, widest_support
-from .scaling import LARGEST_ERROR, NEXT, Q, X, Y, exact_start, scale, set_masses, solve_log, vectors, workspace
+from .scaling import (
+    LARGEST_ERROR,
+    LOG_X,
+    LOG_Y,
+    NEXT,
+    PLAN,
+    Q,
+    X,
+    Y,
+    exact_start,
+    scale,
+    set_masses,
+    solve_log,
+    vectors,
+    workspace,
+)
 
 _EPS = float(np.finfo(np.float64).eps)
 _FAR = np.inf  # a safe kernel bounds x and y but for the masses, which may be as small as they like
@@ -29,7 +44,7 @@ _NEARLY_EXACT = 1e9  # times λ: largest cost above which exact transport takes 
 
 @kernel
 def excess(x):
-    """(1 + x) log(1 + x) − x for x ≥ −1, to full relative precision also near 0, where it is x²/2 − x³/6 + …"""
+    """(1 + x) log(1 + x) − x for x ≥ −1, to full relative precision also near 0 (x²/2 − x³/6 + …)."""
     if abs(x) > 0.03:
         return (1.0 + x) * np.log1p(x) - x if x > -1.0 else 1.0
     total, power = 0.0, x * x
@@ -92,13 +107,13 @@ def two_by_two_entropic(a, b, costs, reg):
 
 
 @kernel
-def dual_value(n, m, a, b, log_x, log_y, reg):
+def dual_value(a, b, vec, reg):
     """⟨f, a⟩ + ⟨g, b⟩ with f = λ log(x/a), g = λ log(y'/b)."""
     total = 0.0
-    for i in range(n):
-        total += a[i] * (log_x[i] - np.log(a[i]))
-    for j in range(m):
-        total += b[j] * (log_y[j] - np.log(b[j]))
+    for i in range(len(a)):
+        total += a[i] * (vec[LOG_X, i] - np.log(a[i]))
+    for j in range(len(b)):
+        total += b[j] * (vec[LOG_Y, j] - np.log(b[j]))
     return max(reg * total, 0.0)
 
 
@@ -115,18 +130,18 @@ def log_pair(pair, reg, work, kept, start, tol, limit):
     Where costs changed by many λ, what is kept is a poor start, which would need about one step for each λ:
     it is given up after a few.
     """
-    log_y, m = work.logs[1], len(pair.b)
+    vec, m = work.vec, len(pair.b)
     done, error = 0, np.inf
     if not np.isnan(kept[start]):
         for j in range(m):
-            log_y[j] = kept[start + j]
+            vec[LOG_Y, j] = kept[start + j]
         done, error = solve_log(pair, reg, work, tol, min(limit, _WARM_LIMIT))
     if not error <= tol:
-        exact_start(pair, reg, work.real, work.link, log_y)
+        exact_start(pair, reg, work.real, work.link, vec)
         more, error = solve_log(pair, reg, work, tol, limit)
         done += more
     for j in range(m):
-        kept[start + j] = log_y[j]
+        kept[start + j] = vec[LOG_Y, j]
     return done, error
 
 
@@ -138,15 +153,10 @@ def _pair_tolerance(biggest, inv_p, limits):
 
 
 @kernel
-def _log_value(pair, work, reg, as_value):
-    """The value, or the cost of the plan, that `log_pair` left."""
-    cost, a, b = pair
-    n, m = len(a), len(b)
-    if as_value:
-        return dual_value(n, m, a, b, work.logs[0], work.logs[1], reg)
+def _plan_cost(n, m, plan, part):
     total = 0.0
     for k in range(n * m):
-        total += work.plan[k] * cost[k]
+        total += plan[k] * part[k]
     return total
 
 
@@ -201,41 +211,61 @@ def _nearly_product(value, biggest, reg, inv_p):
     return root_and_error(value, 8.0 * _EPS * value, biggest * biggest / (8.0 * reg) + 8.0 * _EPS * value, inv_p)
 
 
-@kernel
+@inlined
 def _pair_in_logs(pair, inv_p, scalings, limits, work, kept, start):
     """(entry, its error, iterations) of a pair whose kernel would underflow."""
-    n, m, reg, eps = len(pair.a), len(pair.b), scalings.reg, limits.eps
-    biggest = np.max(pair.cost[: n * m])
-    rounding = value_rounding(n, m, reg, biggest, eps) if scalings.as_value else 0.0
-    if scalings.as_value and biggest * biggest <= 8.0 * reg * rounding:
+    part, pa, pb = pair
+    n, m, reg, as_value = len(pa), len(pb), scalings.reg, scalings.as_value
+    biggest = np.max(part[: n * m])
+    rounding = value_rounding(n, m, reg, biggest, limits.eps) if as_value else 0.0
+    iterations = 0
+    if as_value and biggest * biggest <= 8.0 * reg * rounding:
         root, missing = _nearly_product(_product(pair), biggest, reg, inv_p)
-        return root, missing, 0
-    if biggest > _NEARLY_EXACT * reg:
+    elif biggest > _NEARLY_EXACT * reg:
         value, slack = exact_cost(pair, work, biggest)
         root, missing = root_and_error(value, reg * np.log(min(n, m)) + slack, slack, inv_p)
-        return root, missing, 0
-    tol = _pair_tolerance(biggest, inv_p, limits)
-    iterations = 0
-    while True:
-        more, error = log_pair(pair, reg, work, kept, start, tol, limits.iterations)
-        iterations += more
-        value = _log_value(pair, work, reg, scalings.as_value)
-        slack = min(error + (n + m) * eps, LARGEST_ERROR) * biggest
-        root, missing = root_and_error(value, slack + rounding, rounding if scalings.as_value else slack, inv_p)
-        if missing <= limits.accuracy or tol <= limits.tightest or error > tol:
-            return root, missing, iterations
-        tol = max(0.01 * tol, limits.tightest)  # a root magnifies errors near 0
+    else:
+        tol = _pair_tolerance(biggest, inv_p, limits)
+        while True:
+            more, error = log_pair(pair, reg, work, kept, start, tol, limits.iterations)
+            iterations += more
+            value = dual_value(pa, pb, work.vec, reg) if as_value else _plan_cost(n, m, work.squares[PLAN], part)
+            slack = min(error + (n + m) * limits.eps, LARGEST_ERROR) * biggest
+            root, missing = root_and_error(value, slack + rounding, rounding if as_value else slack, inv_p)
+            if missing <= limits.accuracy or tol <= limits.tightest or error > tol:
+                break
+            tol = max(0.01 * tol, limits.tightest)  # a root magnifies errors near 0
+    return root, missing, iterations
 
 
 @kernel
-def _begin_again(pair, reg, work, tol, limit, vec):
-    """Solve a pair whose scalings are stuck from the exact potentials, in the log domain; y and y' go to `vec`."""
+def _begun_again(pair, scalings, work, tol, limit, vec):
+    """Solve a pair whose scalings are stuck from the exact potentials, in the log domain; y and y' go to `vec`.
+
+    Returns (value or cost, error of the columns, iterations).
+    """
     nothing = np.full(len(pair.b), np.nan)
-    done, error = log_pair(pair, reg, work, nothing, 0, tol, limit)
+    done, error = log_pair(pair, scalings.reg, work, nothing, 0, tol, limit)
     for j in range(len(pair.b)):
-        vec[Y, j] = np.exp(work.logs[1, j])
+        vec[Y, j] = np.exp(work.vec[LOG_Y, j])
         vec[NEXT, j] = vec[Y, j]
-    return done, error
+    if scalings.as_value:
+        return dual_value(pair.a, pair.b, work.vec, scalings.reg), error, done
+    return _plan_cost(len(pair.a), len(pair.b), work.squares[PLAN], pair.cost), error, done
+
+
+@kernel
+def _two_by_two(probs, indices, lo, to, cost, reg, as_value):
+    """The cost, or the value, between two supports of two states."""
+    costs = corners(cost, indices, lo, to)
+    value, kl = two_by_two_entropic((probs[lo], probs[lo + 1]), (probs[to], probs[to + 1]), costs, reg)
+    return value + reg * kl if as_value else value
+
+
+@kernel
+def _largest_cost(plan, reg, eps):
+    """The largest cost of a pair, or a little more, from its part of the kernel."""
+    return reg * (4.0 * eps - (1.0 + 4.0 * eps) * np.log(np.min(plan)))
 
 
 @kernel
@@ -246,6 +276,7 @@ def sinkhorn_block(rows, block, ground, scalings, limits, memory, halt, out):
     e·max C below the true one. Stops early where halt[0] is set.
     Returns (iterations, largest error of an entry by this bound; for the sharp cost an estimate).
     """
+    # Scalings stand here, not in a function of their own: counting references to its arguments would take as long.
     indptr, indices, probs = rows
     members, a0, a1, first = block
     cost, top, inv_p = ground
@@ -253,16 +284,16 @@ def sinkhorn_block(rows, block, ground, scalings, limits, memory, halt, out):
     accuracy, tightest, _, limit, eps = limits
     kept, base = memory
     widest = widest_support(indptr, members, a0)
-    vec, turned, matrix = vectors(widest, kernel)
     plan = np.empty(widest * widest, kernel.dtype)
+    vec, turned, matrix = vectors(widest, kernel)
     part, work = workspace(widest)
     keep = len(base) > 0
     store = kept if keep else np.empty(widest, kept.dtype)
     iterations, worst = 0, 0.0
     for a in range(a0, a1):
         lo, n = indptr[members[a]], indptr[members[a] + 1] - indptr[members[a]]
-        start = base[a] if keep else 0
         pa = probs[lo : lo + n]
+        start = base[a] if keep else 0
         for b in range(a + first, len(members)):
             if halt[0]:
                 return iterations, worst
@@ -272,9 +303,7 @@ def sinkhorn_block(rows, block, ground, scalings, limits, memory, halt, out):
                 if n == 1 or m == 1:
                     value = product_cost(probs, indices, lo, n, to, m, cost)
                 else:
-                    costs = corners(cost, indices, lo, to)
-                    value, kl = two_by_two_entropic((pa[0], pa[1]), (pb[0], pb[1]), costs, reg)
-                    value += reg * kl if as_value else 0.0
+                    value = _two_by_two(probs, indices, lo, to, cost, reg, as_value)
                 out[a - a0, b], missing = root_and_error(value, 32.0 * _EPS * value, 32.0 * _EPS * value, inv_p)
                 worst = max(worst, missing)
                 continue
@@ -285,15 +314,14 @@ def sinkhorn_block(rows, block, ground, scalings, limits, memory, halt, out):
                 store[0] = np.nan
             if in_logs:
                 gather(cost, indices, lo, n, to, m, part)
-                root, missing, more = _pair_in_logs(Pair(part, pa, pb), inv_p, scalings, limits, work, store, own)
+                pair = Pair(part, pa, pb)
+                out[a - a0, b], missing, more = _pair_in_logs(pair, inv_p, scalings, limits, work, store, own)
                 iterations += more
                 worst = max(worst, missing)
-                out[a - a0, b] = root
                 continue
             gather(kernel, indices, lo, n, to, m, plan)
-            biggest = top
-            if inv_p != 1.0:  # a root magnifies errors near 0, so they must scale with the block
-                biggest = min(top, reg * (4.0 * eps - (1.0 + 4.0 * eps) * np.log(np.min(plan[: n * m]))))
+            # A root magnifies errors near 0, so they must scale with the pair's costs.
+            biggest = top if inv_p == 1.0 else min(top, _largest_cost(plan[: n * m], reg, eps))
             rounding = value_rounding(n, m, reg, biggest, eps) if as_value else 0.0
             if as_value and biggest * biggest <= 8.0 * reg * rounding:
                 value = product_cost(probs, indices, lo, n, to, m, cost)
@@ -306,16 +334,15 @@ def sinkhorn_block(rows, block, ground, scalings, limits, memory, halt, out):
             tol = _pair_tolerance(biggest, inv_p, limits)
             while True:
                 more, error = scale(plan, pa, pb, vec, turned, matrix, Stop(tol, min(limit, _SCALINGS), _FAR))
+                iterations += more
                 if not error <= tol:
                     gather(cost, indices, lo, n, to, m, part)
-                    again, error = _begin_again(Pair(part, pa, pb), reg, work, tol, limit, vec)
-                    more += again
-                    value = _log_value(Pair(part, pa, pb), work, reg, as_value)
+                    value, error, more = _begun_again(Pair(part, pa, pb), scalings, work, tol, limit, vec)
+                    iterations += more
                 elif as_value:
                     value = _scaled_value(n, m, pa, pb, vec, reg)
                 else:
                     value = _sharp_cost(n, m, plan, vec, cost, indices, lo, to)
-                iterations += more
                 slack = min(error + (n + m) * eps, LARGEST_ERROR) * biggest
                 root, missing = root_and_error(value, slack + rounding, rounding if as_value else slack, inv_p)
                 if missing <= accuracy or tol <= tightest or error > tol:
