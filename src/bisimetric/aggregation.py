@@ -58,7 +58,8 @@ class Partition:
             chosen[new[given]] = given
         radius = diameter = 0.0
         if distance is not None:
-            radius, diameter = distances_of(distance).extents(new, chosen)
+            d = distance if hasattr(distance, "extents") else distances_of(distance)
+            radius, diameter = d.extents(new, chosen)
         for array in (new, chosen):
             array.setflags(write=False)
         return cls(new, chosen, radius, diameter)
@@ -202,9 +203,10 @@ class EpsilonCover:
         """Make the partition; `weights` counts how many states each row of the distances stands for."""
         if self.eps is None:
             raise ValueError("EpsilonCover needs an eps, in units of the distances.")
-        if not hasattr(distance, "epsilon_classes"):
+        d: Any = distance
+        if not hasattr(distance, "epsilon_classes"):  # an array
             _check_square(np.shape(distance))
-        d = distances_of(distance)
+            d = distances_of(distance)
         reach = self.eps if self.rule == "radius" else 2.0 * self.eps
         counts = None if weights is None else check_weights(weights, d.n_states)
         labels, medoids, finite = d.epsilon_classes(reach, counts, self.rule == "diameter")

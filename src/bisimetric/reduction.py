@@ -26,22 +26,21 @@ class Reduction(Generic[Model]):
     """The model itself: nothing is reduced.
 
     Attributes: full (the model), model (the one to work on), error (what the reduction may add to a distance), sizes
-    (how many states each of the smaller model stands for, None for one each).
+    (how many states each of the smaller model stands for, None for one each), true_classes (known ones of the full
+    model's states, if any).
     """
 
     def __init__(self, full: Model, model: Model | None = None, error: float = 0.0) -> None:
         self.full: Model = full
         self.model: Model = full if model is None else model
         self.error = error
+        self.sizes: NDArray[np.int64] | None = None
+        self.true_classes = full.classes
 
     @property
     def n_states(self) -> int:
         """States of the full model."""
         return self.full.n_states
-
-    @property
-    def sizes(self) -> NDArray[np.int64] | None:
-        return None
 
     def __eq__(self, other: object) -> bool:
         return type(other) is Reduction
@@ -68,22 +67,13 @@ class Reduction(Generic[Model]):
         """Classes of the smaller model's states as classes of the full one's."""
         return partition
 
-    @property
-    def true_classes(self) -> NDArray[np.int64] | None:
-        """Known classes of the full model's states."""
-        return self.full.classes
-
 
 class Lumped(Reduction[Model]):
     """Bisimulation classes in place of states."""
 
     def __init__(self, full: Model, lumping: Lumping, error: float = 0.0) -> None:
         super().__init__(full, _quotient(full, lumping), error)
-        self.lumping = lumping
-
-    @property
-    def sizes(self) -> NDArray[np.int64]:
-        return self.lumping.sizes
+        self.lumping, self.sizes = lumping, lumping.sizes
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Lumped) and self.lumping == other.lumping

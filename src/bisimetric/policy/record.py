@@ -56,8 +56,10 @@ def abstract_error(chain: Chain, V_abstract: Floats) -> float:
 
 def agreement(reduction: Reduction[MDP], partition: Partition) -> tuple[float | None, float | None]:
     """NMI and purity against the known classes of all states, where there are any."""
-    truth = reduction.true_classes
-    return (None, None) if truth is None else reduction.lift_partition(partition).agreement(truth)
+    if reduction.true_classes is None:
+        return None, None
+    found = partition if reduction.model is reduction.full else reduction.lift_partition(partition)
+    return found.agreement(reduction.true_classes)
 
 
 def likely_actions(mdp: MDP, policy: Floats) -> tuple[NDArray[np.int64], tuple[str, ...]]:
