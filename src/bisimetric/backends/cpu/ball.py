@@ -50,7 +50,7 @@ class BallSolver(CpuSolver):
     def prepare(self, d: Array, accuracy: float) -> None:
         super().prepare(d, accuracy)
         if self.exact is not None:
-            self.exact.cost, self.exact.top, self.exact.halt = self.cost, self.top, self.halt
+            self.exact.take_costs(self)
         self.limits = budget.ball(self.transport, accuracy=accuracy, unit=self.unit, top=self.top)
 
     def _fill(self, block: Block, group: int, out: Array) -> tuple[int, float]:

@@ -53,6 +53,10 @@ class ExactSolver(CpuSolver):
         self.trees.rows = rows
         self.defects = self._defects()
 
+    def take_costs(self, other: CpuSolver) -> None:
+        """Work on the ground costs that another solver has prepared."""
+        self.cost, self.top, self._ground, self.halt = other.cost, other.top, other._ground, other.halt
+
     def _fill(self, block: Block, group: int, out: Array, errors: Array = _NOWHERE) -> tuple[int, float]:
         pivots, error = kernels.exact_block(
             self._csr, self.defects, block, self._ground, self.trees.of[group], self.halt, out, errors

@@ -62,6 +62,7 @@ class CpuSolver(ABC):
         self.top, self.unit, self.accuracy = 0.0, 1.0, np.inf
         self.eps, self.smallest = float(np.finfo(dtype).eps), float(np.finfo(dtype).tiny)
         self.cost: Array = np.empty((0, 0), dtype)
+        self._csr, self._ground = _for_kernels(rows), Ground(self.cost, 0.0, 1.0 / self.p)
         self.halt = np.zeros(1, np.uint8)
 
     @property
@@ -74,6 +75,7 @@ class CpuSolver(ABC):
             self.cost = np.empty(d.shape, self.dtype)
         self.top, self.unit = kernels.power(d, self.p, self.cost)
         self.accuracy = accuracy
+        self._ground = Ground(self.cost, self.top, 1.0 / self.p)
 
     def fill(self, group: int, a0: int, a1: int, out: Array, tally: Tally) -> None:
         if self.top == 0.0:
@@ -112,14 +114,6 @@ class CpuSolver(ABC):
     def _block(self, group: int, a0: int, a1: int) -> Block:
         return Block(self.groups[group], a0, a1, self.first)
 
-    @property
-    def _csr(self) -> Rows:
-        return Rows(self.rows.indptr, self.rows.indices.view(np.uint32), self.rows.probs)
-
-    @property
-    def _ground(self) -> Ground:
-        return Ground(self.cost, self.top, 1.0 / self.p)
-
     @abstractmethod
     def _fill(self, block: Block, group: int, out: Array) -> tuple[int, float]:
         """Fill `out` with transports; (iterations, largest error of an entry), both in the unit of the sweep."""
@@ -129,13 +123,14 @@ class CpuSolver(ABC):
         """Fill bounds in the unit of the sweep."""
 
     def follow(self, rows: Distributions) -> None:
-        self.rows = rows
+        self.rows, self._csr = rows, _for_kernels(rows)
 
     def take_from(self, old: PairSolver) -> None:
         del old
 
     def finish(self) -> None:
         self.cost = np.empty((0, 0), self.dtype)
+        self._ground = Ground(self.cost, 0.0, 1.0 / self.p)
 
     @property
     def remembered_bytes(self) -> int:
@@ -152,3 +147,7 @@ class CpuSolver(ABC):
         """Bytes that would be remembered between sweeps, before anything is allocated."""
         del rows, groups
         return 0
+
+
+def _for_kernels(rows: Distributions) -> Rows:
+    return Rows(rows.indptr, rows.indices.view(np.uint32), rows.probs)
