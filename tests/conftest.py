@@ -40,7 +40,7 @@ _ABOUT_THE_CPU = ("test_threads_and_blocks", "test_interrupts_within_a_sweep", "
 def pytest_configure(config: pytest.Config) -> None:
     """Fill QuantEcon's cache once, before pytest-xdist starts its workers.
 
-    Workers that fill it side by side leave gufuncs whose cached wrappers name symbols of another process, and LLVM
+    Workers that fill it side by side may leave gufuncs whose cached wrappers name symbols of another process, and LLVM
     then aborts every process that loads them.
     """
     if config.getoption("dist", "no") != "no" and not hasattr(config, "workerinput"):

@@ -1,6 +1,6 @@
 """On a CUDA device: the kernels with one warp a pair, sizes that fill it, and the laws, against the CPU.
 
-Without a device all of these are skipped. They need pytest and NumPy only: `pytest -m gpu`.
+Without a device all of these are skipped. Run them with `pytest -m gpu`.
 """
 
 from __future__ import annotations

@@ -182,7 +182,7 @@ class EpsilonCover:
     rule="diameter" takes free states, nearest first, as long as all pairs of the class stay within 2ε. It needs no
     triangle inequality, so it is the rule for certified use.
 
-    Cost: O(S²). Distances on a GPU (symmetric ones) stay there.
+    Cost: O(S²). Distances on a GPU (symmetric ones) stay there, but for few states, where a copy is sooner made.
 
     Args:
         eps: ε ≥ 0, in units of the distances. None is for `solve_policy`, which takes 1 % of the largest possible one.

@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .errors import DeviceError, device_failed
 from .protocol import Backend, Distances
 
 if TYPE_CHECKING:
     from .cpu import CpuBackend
 
-__all__ = ["DeviceError", "backend", "device_failed", "distances_of", "host"]
+__all__ = ["backend", "distances_of", "host"]
 
 
 def backend(device: str, dtype: str) -> Backend:

@@ -35,7 +35,7 @@ class Form(NamedTuple):
     parse: Callable[..., Any]
 
 
-def _only_yes(value: bool | None) -> bool | None:
+def _as_given(value: Any) -> Any:
     return value
 
 
@@ -59,7 +59,7 @@ _FORMS: dict[type, dict[str, Form]] = {
             lambda text: None if text is None else parse_step_size(text),
         ),
         "restart_metric": Form(
-            (Text("naive", bool, "start the metric from 0 at every policy", negative=""),), _only_yes
+            (Text("naive", bool, "start the metric from 0 at every policy", negative=""),), _as_given
         ),
         "greedy_noise": Form(
             (Text("noise", str, "band LOW,HIGH for the error of greedy policies, or none", "none", hyphens=True),),
@@ -122,7 +122,7 @@ def options_of(settings: type, name: str) -> Any:
     said, hints, forms = documented(settings), get_type_hints(settings), _FORMS[settings]
     fields: list[Any] = []
     for field in dataclasses.fields(settings):
-        own = Form((_as_text(field, hints[field.name], said[field.name]),), _only_yes)
+        own = Form((_as_text(field, hints[field.name], said[field.name]),), _as_given)
         for text in forms.get(field.name, own).options:
             help_text = text.help + (f" (default {text.default})." if text.default is not None else ".")
             parameter = Parameter(
