@@ -12,10 +12,10 @@ CPU and CUDA implement these types in files of the same names: `sweeper`, `solve
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal, NamedTuple, Protocol, TypeVar
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,7 +35,9 @@ class Comparison:
 
         F(d)(s, t) = combination over pairs (a, b) of rows of s and t of  c_R |r_a − r_b| + c_T W(d)(P_a, P_b)
 
-    Rows are the choices of the states (a chain has one each). Only rows of one group are compared.
+    Rows are the choices of the states (a chain has one each). Only rows of one group are compared. Where s and t are
+    states of two models, rows are those of the first and then those of the second (`Distributions.beside`), and d is a
+    rectangle; else t's side is that of s.
 
     combine="chain" has one pair of rows for each pair of states; "labels" takes the maximum over the groups, one for
     each label; "hausdorff" the Hausdorff distance of the two sets of rows. States with different numbers in `apart` are
@@ -44,18 +46,26 @@ class Comparison:
 
     rows: Distributions  # [N]
     groups: tuple[Ints, ...]  # increasing numbers of rows; all pairs inside a group are compared
-    state_of_row: Ints  # [N]
-    row_pointers: Ints  # [S+1]: rows of each state
+    state_of_row: Ints  # [N], in its own model
+    row_pointers: Ints  # [S+1]: rows of each state s
+    column_pointers: Ints  # [T+1]: rows of each state t
     rewards: Floats  # [N]
     apart: Ints  # [S]
+    columns_apart: Ints  # [T]
     combine: Literal["chain", "labels", "hausdorff"]
     c_R: float
     c_T: float
     largest: float  # possible distance
 
     @property
-    def n_states(self) -> int:
-        return self.rows.n_states
+    def shape(self) -> tuple[int, int]:
+        """Of d."""
+        return len(self.apart), len(self.columns_apart)
+
+    @property
+    def square(self) -> bool:
+        """Whether both sides are one model, so that d is symmetric and half of it is computed."""
+        return self.rows.split == 0
 
     def of_chain(self, chain: Chain) -> Comparison:
         """The same for the chain of another policy, on the same states."""
@@ -64,7 +74,7 @@ class Comparison:
     @property
     def plain(self) -> bool:
         """Whether F is one transport a pair of states, and nothing else has to be looked at."""
-        return self.combine == "chain" and not self.apart.any()
+        return self.combine == "chain" and not self.apart.any() and not self.columns_apart.any()
 
 
 class Sweep(NamedTuple):
@@ -87,12 +97,34 @@ class Swept(NamedTuple):
 
 
 class Distances(Protocol):
-    """A matrix of distances [S, S], wherever it lives."""
+    """A matrix of distances [S, S], or [S, T] between two models, wherever it lives."""
 
     @property
     def n_states(self) -> int: ...
-    def copy(self) -> Distances: ...
-    def zeros(self) -> Distances:
+    def copy(self) -> Self: ...
+    @property
+    def nbytes(self) -> int: ...
+    def take(self, other: Self) -> None:
+        """Become a copy of another."""
+        ...
+
+    def gap(self, other: Self) -> float:
+        """The largest difference of an entry."""
+        ...
+
+    def inner(self, others: Sequence[Self]) -> Floats:
+        """Σ d·x for each x of the others, in double precision."""
+        ...
+
+    def blend(self, weights: Sequence[float], others: Sequence[Self]) -> None:
+        """Become Σ weight·x over the others, none of which is this one, and 0 where that is negative."""
+        ...
+
+    def subtract_from(self, other: Self) -> None:
+        """Become the difference, other less this one."""
+        ...
+
+    def zeros(self) -> Self:
         """As many zeros, in the same place."""
         ...
 
@@ -141,12 +173,28 @@ class PairSolver(Protocol):
     with_diagonal: bool  # whether pairs (a, a) are evaluated; else they are 0
     unit: float
 
+    @property
+    def keeps_plans(self) -> bool:
+        """Whether `fill_kept` can be asked for: plans are remembered, or there is but one."""
+        ...
+
     def prepare(self, d: Array, accuracy: float) -> None:
         """Take the ground distances; entries should be within `accuracy` of the truth."""
         ...
 
     def fill(self, group: int, a0: int, a1: int, out: Array, tally: Tally) -> None:
-        """out[a − a0, b] = W between rows a and b of a group, for a0 ≤ a < a1 and b ≥ a (+ 1 without diagonal)."""
+        """out[a − a0, b] = W between rows a and b of a group, for a0 ≤ a < a1 and b ≥ a (+ 1 without diagonal).
+
+        Between two models, a are rows of the first, b those of the second, and out[a − a0, b − corner] is filled, where
+        the corner is the first member of the group that is one of the second.
+        """
+        ...
+
+    def fill_kept(self, group: int, a0: int, a1: int, out: Array, wanted: Array | None) -> None:
+        """The same with the plan that the last `fill` found for each pair, optimal or not any more.
+
+        Only where `wanted` (of the shape of `out`), if it is given; what is elsewhere has no meaning.
+        """
         ...
 
     def bounds(self, group: int, a0: int, a1: int, lower: Array, upper: Array) -> None:
@@ -195,7 +243,8 @@ class Pending(Protocol):
 class Sweeper(ABC):
     """F at work: a comparison, a transport, and the solver of its pairs.
 
-    Engines implement `sweep`, `start` and `bounds`.
+    Engines implement `sweep`, `start`, `bounds`, and what policy iteration needs: `keep_choices`, `sweep_kept`,
+    `sweep_frozen`, `follow_paths`.
     """
 
     portable: ClassVar[bool] = True  # whether what is remembered is good on another machine
@@ -207,7 +256,7 @@ class Sweeper(ABC):
 
     def follow(self, comparison: Comparison) -> None:
         """Go on with the chain of another policy; what was remembered of a pair is kept where it fits."""
-        if comparison.n_states != self.comparison.n_states or comparison.combine != "chain":
+        if comparison.shape != self.comparison.shape or comparison.combine != "chain":
             raise ValueError("follow needs a chain with the same states.")
         if same_supports(comparison.rows, self.comparison.rows).all():
             self.solver.follow(comparison.rows)
@@ -223,6 +272,29 @@ class Sweeper(ABC):
         """Replace d by F(d) in place; transports are within `accuracy` where they can be."""
 
     @abstractmethod
+    def keep_choices(self) -> bool:
+        """Make room for what the sweeps below need beside kept plans; returns whether they can be asked for.
+
+        They can after a sweep of distances that are not all 0.
+        """
+
+    @abstractmethod
+    def sweep_kept(self, d: Any) -> float:
+        """Replace d by F(d) with kept plans, and return the largest change.
+
+        Who minimises plays as in the last sweep (plans, and under Hausdorff matching the partner of each choice); who
+        maximises is free (labels, choices), and what decides each distance is noted.
+        """
+
+    @abstractmethod
+    def sweep_frozen(self, d: Any) -> float:
+        """The same with what the last `sweep_kept` noted: both players are bound. For p = 1 this is an affine map."""
+
+    @abstractmethod
+    def follow_paths(self, d: Any) -> bool:
+        """Put the fixed point of `sweep_frozen` into d where rows have one successor; returns whether that was so."""
+
+    @abstractmethod
     def start(self, d: Any, count: int, stop: float) -> Pending:
         """Sweep a copy of d up to `count` times, until a sweep changes nothing by more than `stop`."""
 
@@ -232,13 +304,14 @@ class Sweeper(ABC):
 
     def guard(self) -> AbstractContextManager[Any]:
         """In this context, running out of a device's memory, or a device that fails, is a clear error."""
-        return self.backend.guard(self.transport.squares, self.comparison.n_states)
+        return self.backend.guard(self.transport.squares, self.comparison.shape)
 
 
 class Backend(Protocol):
     """An engine: a device and a precision."""
 
     device: ClassVar[str]
+    rectangles: ClassVar[bool]  # whether comparisons of two models are computed as such, and not inside a square
     dtype: np.dtype[Any]
     eps: float  # unit round-off of the stored distances
 
@@ -246,7 +319,7 @@ class Backend(Protocol):
         """What the device is, in words."""
         ...
 
-    def zeros(self, n_states: int) -> Distances: ...
+    def zeros(self, shape: tuple[int, int]) -> Distances: ...
     def distances(self, given: Array | Distances) -> Distances:
         """A copy of an array of the host, or of distances that live anywhere."""
         ...
@@ -266,7 +339,7 @@ class Backend(Protocol):
         """A context in which work goes on beside that of others; it can be entered again and again."""
         ...
 
-    def guard(self, squares: int, n_states: int) -> AbstractContextManager[Any]:
+    def guard(self, squares: int, shape: tuple[int, int]) -> AbstractContextManager[Any]:
         """See `Sweeper.guard`; for so many arrays of all pairs of states."""
         ...
 
@@ -297,7 +370,7 @@ def same_supports(new: Distributions, old: Distributions) -> NDArray[np.bool_]:
 
 def matrix_like(rows: Distributions) -> bool:
     """Whether matrix products over all states beat gathered supports."""
-    return rows.n_states >= 32 and rows.probs.size >= 0.5 * len(rows) * rows.n_states
+    return rows.split == 0 and rows.n_states >= 32 and rows.probs.size >= 0.5 * len(rows) * rows.n_states
 
 
 class Unit(NamedTuple):
@@ -306,6 +379,11 @@ class Unit(NamedTuple):
     s0: int
     s1: int
     blocks: tuple[tuple[int, int, int], ...]
+
+
+def corner_of(rows: Distributions, members: Ints) -> int:
+    """How many members of a group come from the first of two models; 0 where there is one model."""
+    return int(np.searchsorted(members, rows.split))
 
 
 def unit_of_work(comparison: Comparison, s0: int, s1: int) -> Unit:
@@ -320,7 +398,8 @@ def _label_blocks(comparison: Comparison, s0: int, s1: int) -> list[tuple[int, i
     """(group, its first and last row + 1) of the rows of states s0 … s1−1, label by label."""
     found = []
     for group, members in enumerate(comparison.groups):
-        a0, a1 = (int(k) for k in np.searchsorted(comparison.state_of_row[members], (s0, s1)))
+        own = members if comparison.square else members[: corner_of(comparison.rows, members)]
+        a0, a1 = (int(k) for k in np.searchsorted(comparison.state_of_row[own], (s0, s1)))
         if a0 < a1:
             found.append((group, a0, a1))
     return found

@@ -45,8 +45,20 @@ def comparison_of(model: Chain | MDP, question: Question) -> Comparison:
     if question.respected:
         both = np.stack([action_sets, label_classes(model, question.respected)])
         apart = np.unique(both, axis=1, return_inverse=True)[1].reshape(-1)
-    largest = largest_distance(model, c_R, c_T)
-    return Comparison(model.rows, groups, states, pointers, model.rewards, apart, question.match, c_R, c_T, largest)
+    return Comparison(
+        rows=model.rows,
+        groups=groups,
+        state_of_row=states,
+        row_pointers=pointers,
+        column_pointers=pointers,
+        rewards=model.rewards,
+        apart=apart,
+        columns_apart=apart,
+        combine=question.match,
+        c_R=c_R,
+        c_T=c_T,
+        largest=largest_distance(model, c_R, c_T),
+    )
 
 
 def sweeper_of(model: Chain | MDP, question: Question) -> Sweeper:
@@ -54,7 +66,7 @@ def sweeper_of(model: Chain | MDP, question: Question) -> Sweeper:
     engine = backend(question.device, question.dtype)
     comparison = comparison_of(model, question)
     _check_range(comparison.largest, engine)
-    with engine.guard(question.transport.squares, comparison.n_states):
+    with engine.guard(question.transport.squares, comparison.shape):
         return engine.sweeper(comparison, question.transport, question.remember)
 
 

@@ -30,6 +30,7 @@ class MetricChanges(TypedDict, total=False):
     respect: Sequence[str] | None
     lump: bool | None
     remember: bool
+    accelerate: bool
     device: str
     dtype: str
 
@@ -50,6 +51,7 @@ class MetricSettings:
         lump: merge bisimilar states first and give the result for all states; None for where that is exact (`Exact`
             transport) and its rounding is far below tol.
         remember: keep trees or potentials of each pair between sweeps, which is faster and takes memory.
+        accelerate: solve between sweeps for the plans that the last one chose, or extrapolate; False for plain sweeps.
         device: "cpu", or "cuda" for one NVIDIA GPU (with the extra `gpu`).
         dtype: "float64" or "float32".
     """
@@ -63,6 +65,7 @@ class MetricSettings:
     respect: Sequence[str] | None = None
     lump: bool | None = None
     remember: bool = True
+    accelerate: bool = True
     device: str = "cpu"
     dtype: str = "float64"
 

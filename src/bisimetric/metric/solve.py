@@ -19,13 +19,14 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from ..backends.protocol import Distances, Sweeper
+from ..backends.protocol import Distances, Sweep, Sweeper
 from ..certificates import Certificate
 from ..checks import check_type, merged
 from ..model import MDP, Chain
 from ..reduction import LUMP_TOL, Reduction, lumped
 from ..status import Status
 from ..transport import Exact, Transport
+from .acceleration import acceleration_of
 from .operator import comparison_groups, largest_distance, sweeper_of
 from .settings import MetricChanges, MetricSettings, Question
 from .solution import MetricSolution, Progress, Restart, fingerprint
@@ -68,7 +69,7 @@ def solve_metric(
     reduction = _reduced(model, question, chosen.lump)
     sweeper = sweeper_of(reduction.model, question.of_reduced(reduction.model))
     with sweeper.guard():
-        work = _Work(sweeper, question, reduction, start, notes)
+        work = _Work(sweeper, question, reduction, start, notes, chosen.accelerate)
         return work.run(chosen.max_sweeps, on_progress, on_checkpoint, checkpoint_every)
 
 
@@ -113,7 +114,7 @@ def _first_distance(sweeper: Sweeper, reduction: Reduction[Any], start: MetricSo
     """0, or a copy of an earlier distance, with what was remembered of its pairs handed to the sweeper."""
     engine = sweeper.backend
     if start is None:
-        return engine.zeros(sweeper.comparison.n_states)
+        return engine.zeros(sweeper.comparison.shape)
     source = start.restart
     if source.n_states != reduction.n_states:
         raise ValueError(
@@ -142,12 +143,14 @@ class _Work:
         reduction: Reduction[Any],
         start: MetricSolution | None,
         notes: tuple[str, ...],
+        accelerate: bool,
     ) -> None:
         self.sweeper, self.question, self.reduction, self.notes = sweeper, question, reduction, notes
         self.d = _first_distance(sweeper, reduction, start)
         self.largest = sweeper.comparison.largest
         self.error = max(self.largest, self.d.largest())  # ‖d − d~‖∞ before the first sweep
         self.sweeps, self.iterations, self.began = 0, 0, time.perf_counter()
+        self.acceleration, self.d_was_zero = acceleration_of(sweeper, accelerate), start is None
 
     def run(
         self,
@@ -179,7 +182,10 @@ class _Work:
                     limited = sweeper.transport.iterative and report.transport_error > max(accuracy, report.rounding)
                     status = Status.TRANSPORT_LIMIT if limited else Status.ROUNDING
                     break
-                if on_checkpoint is not None and now - saved >= checkpoint_every:
+                if self.sweeps < max_sweeps:  # the last one is that of the certificate
+                    self._accelerate(report)
+                due = time.perf_counter() - saved >= checkpoint_every
+                if on_checkpoint is not None and due and self.acceleration.at_rest:
                     on_checkpoint(self.solution(Status.INTERRUPTED))
                     saved = time.perf_counter()
         except KeyboardInterrupt:
@@ -187,6 +193,20 @@ class _Work:
         sweeper.solver.finish()
         self.d.freeze()
         return self.solution(status)
+
+    def _accelerate(self, report: Sweep) -> None:
+        """Bring d nearer to the fixed point; its error is then that of the sweep, and how far d moved since."""
+        if self.d_was_zero:  # a sweep of nothing chose no plans
+            self.d_was_zero = False
+            return
+        c_T = self.question.transition_weight
+        goal = (self.question.tol - self.reduction.error) * (1.0 - c_T) - report.rounding
+        goal = max(goal / c_T - report.transport_error, 0.0) if c_T > 0.0 else 0.0
+        swept = self.error
+        try:
+            self.acceleration.improve(self.d, report, goal)
+        finally:
+            self.error = swept + self.acceleration.moved
 
     def solution(self, status: Status) -> MetricSolution:
         """The answer as it is now."""

@@ -46,7 +46,8 @@ class Distributions:
     """Probability distributions over the states, as compressed sparse rows without zeros.
 
     Attributes: indptr [N+1], indices [nnz] (increasing within a row), probs [nnz], n_states, moved (how far the sum of
-    a row was from 1 before it was rescaled; 0 where none was).
+    a row was from 1 before it was rescaled; 0 where none was), split (rows from this one on are over the states of a
+    second model, see `beside`; 0 where there is one model).
     """
 
     indptr: Ints
@@ -54,9 +55,21 @@ class Distributions:
     probs: Floats
     n_states: int
     moved: float = 0.0
+    split: int = 0
 
     def __len__(self) -> int:
         return len(self.indptr) - 1
+
+    def beside(self, other: Distributions) -> Distributions:
+        """These rows, then those of another model, each over its own states."""
+        return Distributions(
+            np.concatenate([self.indptr, self.indptr[-1] + other.indptr[1:]]),
+            np.concatenate([self.indices, other.indices]),
+            np.concatenate([self.probs, other.probs]),
+            max(self.n_states, other.n_states),
+            max(self.moved, other.moved),
+            len(self),
+        )
 
     @property
     def sizes(self) -> Ints:

@@ -67,7 +67,7 @@ class LoopState:
         chain, n = mdp.under(policy), mdp.n_states
         sweeper = sweeper_of(chain, settings.metric.for_model(chain))
         with sweeper.guard():
-            nothing = sweeper.backend.zeros(n)
+            nothing = sweeper.backend.zeros((n, n))
         one_class = Partition.from_classes(np.zeros(n, np.int64))
         rng = np.random.default_rng(settings.seed)
         return cls(0, policy, policy, nothing, sweeper, rng, 0.1, np.zeros(n), one_class, np.zeros(n))

@@ -34,12 +34,13 @@ class CpuBackend:
     """The host in one precision."""
 
     device: ClassVar[str] = "cpu"
+    rectangles: ClassVar[bool] = True
 
     def __init__(self, dtype: np.dtype[Any]) -> None:
         self.dtype, self.eps = dtype, float(np.finfo(dtype).eps)
 
-    def zeros(self, n_states: int) -> HostDistances:
-        return HostDistances(np.zeros((n_states, n_states), self.dtype))
+    def zeros(self, shape: tuple[int, int]) -> HostDistances:
+        return HostDistances(np.zeros(shape, self.dtype))
 
     def distances(self, given: Array | Distances) -> HostDistances:
         return HostDistances(np.array(given if isinstance(given, np.ndarray) else given.to_host(), self.dtype))
@@ -93,8 +94,8 @@ class CpuBackend:
     def stream(self) -> AbstractContextManager[Any]:
         return nullcontext()
 
-    def guard(self, squares: int, n_states: int) -> AbstractContextManager[Any]:
-        del squares, n_states
+    def guard(self, squares: int, shape: tuple[int, int]) -> AbstractContextManager[Any]:
+        del squares, shape
         return nullcontext()
 
 

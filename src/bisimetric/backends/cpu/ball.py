@@ -28,7 +28,9 @@ class BallSolver(CpuSolver):
     ) -> None:
         super().__init__(dtype, rows, groups, transport, remember)
         self.entropies = rows.entropies()
-        self.logs = PairMemory(rows, groups, Layout(self.first, 1, 0), cold=np.nan, dtype=np.float64, remember=remember)
+        self.logs = PairMemory(
+            rows, groups, Layout(self.first, 0, 1, 0), cold=np.nan, dtype=np.float64, remember=remember
+        )
         self.exact = self._exact() if self._needs_exact() else None
 
     def _needs_exact(self) -> bool:
@@ -96,4 +98,4 @@ class BallSolver(CpuSolver):
 
     @classmethod
     def bytes_to_remember(cls, rows: Distributions, groups: tuple[Ints, ...]) -> int:
-        return entries_of(rows, groups, Layout(0, 1, 0)) * 8
+        return entries_of(rows, groups, Layout(0, 0, 1, 0)) * 8

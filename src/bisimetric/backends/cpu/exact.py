@@ -16,6 +16,7 @@ from .memory import PairMemory, entries_of
 from .solver import CpuSolver
 
 _NOWHERE: Array = np.empty((0, 0))
+_EVERY: Array = np.empty((0, 0), np.bool_)
 
 
 def _tree_dtype(rows: Distributions) -> type[np.unsignedinteger[Any]]:
@@ -38,7 +39,7 @@ class ExactSolver(CpuSolver):
         super().__init__(dtype, rows, groups, transport, remember)
         self.with_diagonal = with_diagonal
         self.defects = self._defects()
-        layout = Layout(self.first, 0, 2)
+        layout = Layout(self.first, 0, 0, 2)
         self.trees = PairMemory(rows, groups, layout, cold=0, dtype=_tree_dtype(rows), remember=remember)
 
     def _defects(self) -> Array:
@@ -63,6 +64,15 @@ class ExactSolver(CpuSolver):
         )
         return int(pivots), float(error)
 
+    @property
+    def keeps_plans(self) -> bool:
+        return self.remember
+
+    def fill_kept(self, group: int, a0: int, a1: int, out: Array, wanted: Array | None) -> None:
+        mask = _EVERY if wanted is None else wanted
+        block = self._block(group, a0, a1)
+        kernels.kept_block(self._csr, block, self._ground, self.trees.of[group], mask, self.halt, out)
+
     def _bounds(self, block: Block, group: int, lower: Array, upper: Array) -> None:
         errors = np.zeros_like(upper)
         self._fill(block, group, upper, errors)
@@ -85,4 +95,4 @@ class ExactSolver(CpuSolver):
 
     @classmethod
     def bytes_to_remember(cls, rows: Distributions, groups: tuple[Ints, ...]) -> int:
-        return entries_of(rows, groups, Layout(1, 0, 2)) * _tree_dtype(rows)().itemsize
+        return entries_of(rows, groups, Layout(1, 0, 0, 2)) * _tree_dtype(rows)().itemsize

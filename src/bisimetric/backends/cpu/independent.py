@@ -11,7 +11,7 @@ from ...transport import Transport, budget
 from ..protocol import Array, Ints, matrix_like
 from . import kernels
 from .kernels.arguments import Block
-from .solver import CpuSolver
+from .solver import CpuSolver, PairTally
 
 
 class IndependentSolver(CpuSolver):
@@ -43,6 +43,14 @@ class IndependentSolver(CpuSolver):
             return 0, budget.product_rounding(2 * self.rows.n_states, self.eps, self.top, self.p)
         kernels.independent_block(self._csr, block, self._ground, self.halt, out)
         return 0, budget.product_rounding(2 * int(self.rows.sizes.max()), budget.DOUBLE, self.top, self.p)
+
+    @property
+    def keeps_plans(self) -> bool:
+        return True
+
+    def fill_kept(self, group: int, a0: int, a1: int, out: Array, wanted: Array | None) -> None:
+        del wanted  # rows of all pairs come out of one pass
+        self.fill(group, a0, a1, out, PairTally())
 
     def _bounds(self, block: Block, group: int, lower: Array, upper: Array) -> None:
         _, rounding = self._fill(block, group, upper)

@@ -1,7 +1,7 @@
 """What is remembered of each pair on the CPU: one flat array a group.
 
 A pair (a, b) without a closed form has shared·(n_a − 1) + per_pair + max(shared, 1)·n_b entries, where n are the
-numbers of successors; pairs come in the order of a, then b.
+numbers of successors; pairs come in the order of a, then b. Where trees are kept, two successors a side have one entry.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ...model import Distributions
-from ..protocol import Array, Ints, same_supports
+from ..protocol import Array, Ints, corner_of, same_supports
 from . import kernels
 from .kernels.arguments import Layout, Memory, Stored
 
@@ -30,8 +30,9 @@ class PairMemory:
             if not remember:
                 self.of.append(Memory(np.empty(0, dtype), np.empty(0, np.int64)))
                 continue
-            base = np.empty(len(members) + 1, np.int64)
-            kernels.kept_layout(rows.sizes[members], layout, base)
+            corner = corner_of(rows, members)
+            base = np.empty((corner or len(members)) + 1, np.int64)
+            kernels.kept_layout(rows.sizes[members], layout._replace(corner=corner), base)
             self.of.append(Memory(np.full(base[-1], cold, dtype), base))
 
     @property
@@ -62,7 +63,7 @@ class PairMemory:
                 Stored(*theirs, old.rows.sizes[members]),
                 Stored(*mine, self.rows.sizes[members]),
                 same[members],
-                self.layout,
+                self.layout._replace(corner=corner_of(self.rows, members)),
                 self.cold,
             )
 
@@ -71,10 +72,13 @@ def entries_of(rows: Distributions, groups: tuple[Ints, ...], layout: Layout) ->
     """About how many entries a memory would have."""
     total = 0
     for members in groups:
-        sizes, counts = np.unique(rows.sizes[members], return_counts=True)
-        n, m = sizes[:, None], sizes[None, :]
-        closed = (n == 1) | (m == 1) | (n + m == 4)
-        entries = np.where(closed, 0.0, layout.shared * (n - 1) + layout.per_pair + max(layout.shared, 1) * m)
-        pairs = counts[:, None] * counts[None, :] / 2.0
+        corner = corner_of(rows, members)
+        one, times = np.unique(rows.sizes[members[: corner or None]], return_counts=True)
+        two, others = np.unique(rows.sizes[members[corner:]], return_counts=True)
+        n, m = one[:, None], two[None, :]
+        entries = layout.shared * (n - 1) + layout.per_pair + max(layout.shared, 1) * m
+        entries = np.where(n + m == 4, min(layout.shared, 1), entries)
+        entries = np.where((n == 1) | (m == 1), 0.0, entries)
+        pairs = times[:, None] * others[None, :] / (1.0 if corner else 2.0)
         total += int(np.sum(entries * pairs))
     return total

@@ -35,7 +35,7 @@ class SinkhornSolver(CpuSolver):
         self.matrix = self._matrix()
         by_pair = remember and self.matrix is None
         self.scalings = PairMemory(
-            rows, groups, Layout(self.first, 0, 0), cold=np.nan, dtype=np.float64, remember=by_pair
+            rows, groups, Layout(self.first, 0, 0, 0), cold=np.nan, dtype=np.float64, remember=by_pair
         )
         self.ratios: list[Array] = [np.empty((0, rows.n_states), dtype) for _ in groups]  # y/b for products
         self.kernel: Array = np.empty((0, 0), dtype)  # exp(−C/λ)
@@ -63,7 +63,7 @@ class SinkhornSolver(CpuSolver):
             return
         if self.kernel.shape != self.cost.shape:
             self.kernel = np.empty_like(self.cost)
-        kernels.gibbs(self.cost, self.limits.reg, self.kernel)
+        kernels.gibbs(self.cost, self.limits.reg, self.rows.split == 0, self.kernel)
         if self.matrix is not None:
             self._prepare_products()
 
@@ -117,7 +117,7 @@ class SinkhornSolver(CpuSolver):
             pair = block.members[[a, b]]
             lo, hi = self.rows.indptr[pair[1]], self.rows.indptr[pair[1] + 1]
             start = Memory(y[self.rows.indices[lo:hi]].astype(np.float64), np.zeros(1, np.int64))
-            tally.add(*self._fill_pairs(Block(pair, 0, 1, 1), start, one))
+            tally.add(*self._fill_pairs(Block(pair, 0, 1, 1, 0), start, one))
             out[a - block.a0, b] = one[0, 1]
 
     def _bounds(self, block: Block, group: int, lower: Array, upper: Array) -> None:
@@ -155,4 +155,4 @@ class SinkhornSolver(CpuSolver):
 
     @classmethod
     def bytes_to_remember(cls, rows: Distributions, groups: tuple[Ints, ...]) -> int:
-        return entries_of(rows, groups, Layout(0, 0, 0)) * 8
+        return entries_of(rows, groups, Layout(0, 0, 0, 0)) * 8

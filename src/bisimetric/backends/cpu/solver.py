@@ -10,7 +10,7 @@ import numpy as np
 
 from ...model import Distributions
 from ...transport import Transport, budget
-from ..protocol import Array, Ints, PairSolver, Tally
+from ..protocol import Array, Ints, PairSolver, Tally, corner_of
 from . import kernels
 from .kernels.arguments import Block, Ground, Rows
 
@@ -58,6 +58,7 @@ class CpuSolver(ABC):
     ) -> None:
         self.dtype, self.rows, self.groups = dtype, rows, groups
         self.transport, self.remember, self.p = transport, remember, transport.order
+        self.corners = [corner_of(rows, members) for members in groups]
         self.with_diagonal = transport.with_diagonal
         self.top, self.unit, self.accuracy = 0.0, 1.0, np.inf
         self.eps, self.smallest = float(np.finfo(dtype).eps), float(np.finfo(dtype).tiny)
@@ -82,6 +83,13 @@ class CpuSolver(ABC):
             out[:] = 0.0
         else:
             tally.add(*self._fill(self._block(group, a0, a1), group, out))
+
+    @property
+    def keeps_plans(self) -> bool:
+        return False
+
+    def fill_kept(self, group: int, a0: int, a1: int, out: Array, wanted: Array | None) -> None:
+        raise NotImplementedError(f"{type(self).__name__} keeps no plans.")
 
     def true_error(self, tally: PairTally) -> float:
         """The error of an entry, from what was reported in the unit of the sweep."""
@@ -112,7 +120,7 @@ class CpuSolver(ABC):
         return budget.underflow(self.p, self.unit, self.smallest)
 
     def _block(self, group: int, a0: int, a1: int) -> Block:
-        return Block(self.groups[group], a0, a1, self.first)
+        return Block(self.groups[group], a0, a1, self.first, self.corners[group])
 
     @abstractmethod
     def _fill(self, block: Block, group: int, out: Array) -> tuple[int, float]:

@@ -11,7 +11,7 @@ A sweep takes the ground costs of all pairs from d first, so that d can then be 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from ..protocol import Array, Comparison, Floats, Pending, Sweep, Sweeper, Swept
 from ..threads import Result, run_all, single_thread, threads
 from . import kernels
 from .distances import HostDistances
-from .kernels.arguments import Block, Weights
+from .kernels.arguments import Block, Sides, Weights
 from .solver import CpuSolver, PairTally
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 Fill = Callable[[int, int, int, Array], None]
 
 _UNIT_BYTES = 4 << 20  # work space of one unit of work
+_NO_NOTES: Array = np.empty((0, 0), np.int16)
 _BRIEF = 4 << 20  # entries of all pairs' costs up to which a sweep takes but a moment
 
 
@@ -46,17 +47,68 @@ class CpuSweeper(Sweeper):
         self._units_by_threads: dict[int, list[Unit]] = {}
         work = ((len(comparison.rows) + 1) * int(comparison.rows.sizes.max())) ** 2
         self._brief = work <= _BRIEF
+        self._noted: Array = _NO_NOTES  # which pair of rows decided each distance [S, T]
+        self._partners: Array = _NO_NOTES  # nearest choice of each state to each row, under Hausdorff matching [N, S]
 
     def sweep(self, d: HostDistances, accuracy: float = np.inf) -> Sweep:
         with single_thread():
             self.solver.prepare(d.array, accuracy)
             reports = self._all_units(lambda unit: self._sweep_unit(unit, d.array))
-        if not self.solver.with_diagonal:
-            np.fill_diagonal(d.array, 0.0)
+        self._clear_diagonal(d)
         changes, tallies = zip(*reports, strict=True)
         tally = PairTally.merged(tallies)
         rounding = self.solver.rounding(float(d.array.max()))
         return Sweep(max(changes), self.solver.true_error(tally), rounding, tally.iterations)
+
+    def sweep_kept(self, d: HostDistances) -> float:
+        return self._sweep_again(d, self._frozen_rows if self.comparison.plain else self._kept_rows)
+
+    def sweep_frozen(self, d: HostDistances) -> float:
+        return self._sweep_again(d, self._frozen_rows)
+
+    def _sweep_again(self, d: HostDistances, rows_of: Callable[[Unit], Floats]) -> float:
+        """Replace d by what `rows_of` makes of it, with kept plans; returns the largest change."""
+
+        def task(unit: Unit) -> float:
+            rows = rows_of(unit)
+            self._stop_if_halted()
+            return self._write(unit, rows, self.solver.first, d.array)
+
+        with single_thread():
+            self.solver.prepare(d.array, np.inf)
+            changes = self._all_units(task)
+        self._clear_diagonal(d)
+        return max(changes)
+
+    def keep_choices(self) -> bool:
+        c = self.comparison
+        if self.solver.keeps_plans and not c.plain and not self._noted.size:
+            widest = [int(np.diff(pointers).max()) for pointers in (c.row_pointers, c.column_pointers)]
+            self._noted = np.empty(c.shape, _whole(max(len(c.groups), widest[0] * widest[1])))
+            if c.combine == "hausdorff":
+                self._partners = np.empty((len(c.rows), max(c.shape)), _whole(max(widest)))
+        return self.solver.keeps_plans
+
+    def follow_paths(self, d: HostDistances) -> bool:
+        c, solver = self.comparison, self.solver
+        if int(c.rows.sizes.max()) > 1 or c.combine == "hausdorff":
+            return False
+        base = np.zeros(c.shape)
+        following = np.full(c.shape, -1, np.int32 if base.size < 1 << 31 else np.int64)
+        if not c.plain:
+            base[c.apart[:, None] != c.columns_apart[None, :]] = c.largest
+        for group, members in enumerate(c.groups):
+            block = Block(members, 0, solver.corners[group] or len(members), solver.first, solver.corners[group])
+            wanted = np.empty((0, 0), np.bool_) if c.plain else self._wanted_of_group(block, group, 0, self._noted)
+            kernels.one_step(solver._csr, block, c.state_of_row, c.rewards, c.c_R, wanted, base, following)
+        value = np.zeros(c.shape)
+        kernels.follow_paths(base.reshape(-1), following.reshape(-1), c.c_T, value.reshape(-1))
+        d.array[:] = np.maximum(value, value.T) if c.square else value
+        return True
+
+    def _clear_diagonal(self, d: HostDistances) -> None:
+        if self.comparison.square and not self.solver.with_diagonal:
+            np.fill_diagonal(d.array, 0.0)
 
     def start(self, d: HostDistances, count: int, stop: float) -> Pending:
         return _Later(self, d, count, stop)
@@ -82,48 +134,135 @@ class CpuSweeper(Sweeper):
 
         def fill(group: int, a0: int, a1: int, out: Array) -> None:
             solver.fill(group, a0, a1, out, tally)
-            if solver.halt[0]:  # a block that was left early must not be written
-                raise _HaltedError
+            self._stop_if_halted()
 
-        rows = self._combined_rows(unit, solver.first, fill, solver.unit)
-        rise, fall = kernels.write_rows(rows, unit.s0, solver.first, d)
-        return max(rise, fall), tally
+        rows = self._combined_rows(unit, solver.first, fill, solver.unit, self._partners)
+        return self._write(unit, rows, solver.first, d), tally
 
     def _bound_unit(self, unit: Unit, lower: Array, upper: Array) -> None:
         for target, order in ((lower, 1), (upper, -1)):
 
             def fill(group: int, a0: int, a1: int, out: Array, order: int = order) -> None:
                 self.solver.bounds(group, a0, a1, *(out, np.zeros_like(out))[::order])
-                if self.solver.halt[0]:
-                    raise _HaltedError
+                self._stop_if_halted()
 
-            kernels.write_rows(self._combined_rows(unit, 1, fill, 1.0), unit.s0, 1, target)
+            self._write(unit, self._combined_rows(unit, 1, fill, 1.0, _NO_NOTES), 1, target)
 
-    def _combined_rows(self, unit: Unit, first: int, fill: Fill, scale: float) -> Floats:
-        """Rows s0 … s1−1 of F(d), for t ≥ s + first, with transports from `fill`, which are in units of `scale`."""
+    def _stop_if_halted(self) -> None:
+        if self.solver.halt[0]:  # a block that was left early must not be written
+            raise _HaltedError
+
+    def _write(self, unit: Unit, rows: Floats, first: int, d: Array) -> float:
+        rise, fall = kernels.write_rows(rows, unit.s0, self._begin(first), self.comparison.square, d)
+        return float(max(rise, fall))
+
+    def _begin(self, first: int) -> int:
+        """Distances of s to states t ≥ s + this are computed: to all states where t is one of another model."""
+        return first if self.comparison.square else -self.comparison.shape[0]
+
+    def _sides(self) -> Sides:
+        c = self.comparison
+        return Sides(c.row_pointers, c.column_pointers, 0 if c.square else int(c.column_pointers[0]))
+
+    def _combined_rows(self, unit: Unit, first: int, fill: Fill, scale: float, partners: Array) -> Floats:
+        """Rows s0 … s1−1 of F(d) with transports from `fill`, in units of `scale`; notes partners if there is room."""
         c, (s0, s1, blocks) = self.comparison, unit
-        rows, weights = np.zeros((s1 - s0, len(c.apart))), Weights(c.c_R, c.c_T * scale)
+        rows, weights, begin = np.zeros((s1 - s0, c.shape[1])), Weights(c.c_R, c.c_T * scale), self._begin(first)
         if c.combine == "hausdorff":
             _, a0, a1 = blocks[0]
-            transports = np.zeros((a1 - a0, len(c.state_of_row)))
+            transports = np.zeros((a1 - a0, self._width(0)))
             fill(0, a0, a1, transports)
-            kernels.hausdorff(transports, c.row_pointers, c.rewards, s0, first, weights, rows)
-            rows[c.apart[s0:s1, None] != c.apart[None, :]] = c.largest
+            kernels.hausdorff(transports, self._sides(), c.rewards, s0, begin, weights, rows, partners)
+            self._set_apart(unit, rows)
             return rows
-        kernels.start_rows(c.apart, c.largest, s0, rows)
+        kernels.start_rows(c.apart, c.columns_apart, c.largest, s0, begin, rows)
         for group, a0, a1 in blocks:
-            members = c.groups[group]
-            transports = np.zeros((a1 - a0, len(members)))
+            transports = np.zeros((a1 - a0, self._width(group)))
             fill(group, a0, a1, transports)
-            kernels.raise_to(transports, Block(members, a0, a1, first), c.state_of_row, c.rewards, s0, weights, rows)
+            block = self._block(group, a0, a1, first)
+            kernels.raise_to(transports, block, c.state_of_row, c.rewards, s0, weights, rows)
         return rows
+
+    def _kept_rows(self, unit: Unit) -> Floats:
+        """Rows s0 … s1−1 of F(d) with the plans and partners of the last sweep; notes what decides each distance."""
+        c, solver, (s0, s1, blocks) = self.comparison, self.solver, unit
+        rows, noted, weights = np.zeros((s1 - s0, c.shape[1])), self._noted[s0:s1], Weights(c.c_R, c.c_T * solver.unit)
+        begin = self._begin(solver.first)
+        if c.combine == "hausdorff":
+            _, a0, a1 = blocks[0]
+            transports, sides = np.zeros((a1 - a0, self._width(0))), self._sides()
+            wanted = np.zeros(transports.shape, np.bool_)
+            kernels.wanted_of_partners(sides, s0, begin, self._partners, wanted)
+            self._fill_kept(0, a0, a1, transports, wanted)
+            kernels.respond(transports, sides, c.rewards, s0, begin, weights, rows, (self._partners, noted))
+            self._set_apart(unit, rows)
+            return rows
+        kernels.start_rows(c.apart, c.columns_apart, c.largest, s0, begin, rows)
+        noted[:] = np.where(c.apart[s0:s1, None] != c.columns_apart[None, :], kernels.APART, kernels.UNKNOWN)
+        for group, a0, a1 in blocks:
+            transports, block = np.zeros((a1 - a0, self._width(group))), self._block(group, a0, a1, solver.first)
+            self._fill_kept(group, a0, a1, transports, None)
+            kernels.raise_and_note(transports, block, c.state_of_row, c.rewards, s0, weights, rows, (group, noted))
+        return rows
+
+    def _frozen_rows(self, unit: Unit) -> Floats:
+        """Rows s0 … s1−1 of G(d): the kept plans of the pairs that were noted."""
+        c, solver, (s0, s1, blocks) = self.comparison, self.solver, unit
+        rows, noted, weights = np.zeros((s1 - s0, c.shape[1])), self._noted[s0:s1], Weights(c.c_R, c.c_T * solver.unit)
+        begin = self._begin(solver.first)
+        if c.combine == "hausdorff":
+            _, a0, a1 = blocks[0]
+            transports, sides = np.zeros((a1 - a0, self._width(0))), self._sides()
+            wanted = np.zeros(transports.shape, np.bool_)
+            kernels.wanted_of_choices(sides, s0, begin, noted, wanted)
+            self._fill_kept(0, a0, a1, transports, wanted)
+            kernels.take_choices(transports, sides, c.rewards, s0, begin, weights, noted, rows)
+            self._set_apart(unit, rows)
+            return rows
+        kernels.start_rows(c.apart, c.columns_apart, c.largest, s0, begin, rows)
+        for group, a0, a1 in blocks:
+            transports, block = np.zeros((a1 - a0, self._width(group))), self._block(group, a0, a1, solver.first)
+            given = (transports, block, c.state_of_row, c.rewards, s0, weights)
+            if c.plain:
+                self._fill_kept(group, a0, a1, transports, None)
+                kernels.raise_to(*given, rows)
+            else:
+                wanted = self._wanted_of_group(block, group, s0, noted)
+                self._fill_kept(group, a0, a1, transports, wanted)
+                kernels.take_wanted(*given, wanted, rows)
+        return rows
+
+    def _fill_kept(self, group: int, a0: int, a1: int, out: Array, wanted: Array | None) -> None:
+        if self.solver.top > 0.0:
+            self.solver.fill_kept(group, a0, a1, out, wanted)
+
+    def _wanted_of_group(self, block: Block, group: int, s0: int, noted: Array) -> Array:
+        """Which pairs of rows of a block decided the distance of their states."""
+        wanted = np.zeros((block.a1 - block.a0, self._width(group)), np.bool_)
+        kernels.wanted_of_group(block, self.comparison.state_of_row, s0, group, noted, wanted)
+        return wanted
+
+    def _width(self, group: int) -> int:
+        """Columns of a block of transports."""
+        return len(self.comparison.groups[group]) - self.solver.corners[group]
+
+    def _block(self, group: int, a0: int, a1: int, first: int) -> Block:
+        return Block(self.comparison.groups[group], a0, a1, first, self.solver.corners[group])
+
+    def _set_apart(self, unit: Unit, rows: Floats) -> None:
+        c, (s0, s1, _) = self.comparison, unit
+        rows[c.apart[s0:s1, None] != c.columns_apart[None, :]] = c.largest
+
+
+def _whole(largest: int) -> type[np.signedinteger[Any]]:
+    return np.int16 if largest < 1 << 15 else np.int32
 
 
 def units_of_work(comparison: Comparison, threads: int) -> list[Unit]:
     """Ranges of states with about equal numbers of pairs and a bounded work space."""
-    n, pointers = comparison.n_states, comparison.row_pointers
-    width = int(pointers[-1])
-    per_unit = max(1.0, width * (width + 1) / 2 / (8 * threads))
+    n, pointers, square = comparison.shape[0], comparison.row_pointers, comparison.square
+    width = int(comparison.column_pointers[-1] - comparison.column_pointers[0])
+    per_unit = max(1.0, (width * (width + 1) / 2 if square else float(pointers[-1]) * width) / (8 * threads))
     units, start = [], 0
     while start < n:
         stop, pairs = start, 0.0
@@ -131,7 +270,7 @@ def units_of_work(comparison: Comparison, threads: int) -> list[Unit]:
             rows = int(pointers[stop + 1] - pointers[start])
             if stop > start and rows * width * 16 > _UNIT_BYTES:
                 break
-            pairs += float((pointers[stop + 1] - pointers[stop]) * (width - pointers[stop]))
+            pairs += float((pointers[stop + 1] - pointers[stop]) * (width - (pointers[stop] if square else 0)))
             stop += 1
         units.append(unit_of_work(comparison, start, stop))
         start = stop

@@ -35,13 +35,14 @@ class CudaBackend:
     """One GPU in one precision; raises `DeviceError` where there is none."""
 
     device: ClassVar[str] = "cuda"
+    rectangles: ClassVar[bool] = False
 
     def __init__(self, dtype: np.dtype[Any]) -> None:
         kernels.check()
         self.dtype, self.eps = dtype, float(np.finfo(dtype).eps)
 
-    def zeros(self, n_states: int) -> DeviceDistances:
-        return DeviceDistances(kernels.cupy().zeros((n_states, n_states), self.dtype))
+    def zeros(self, shape: tuple[int, int]) -> DeviceDistances:
+        return DeviceDistances(kernels.cupy().zeros(shape, self.dtype))
 
     def distances(self, given: Array | Distances) -> DeviceDistances:
         if isinstance(given, DeviceDistances):
@@ -67,5 +68,5 @@ class CudaBackend:
     def stream(self) -> AbstractContextManager[Any]:
         return kernels.stream()
 
-    def guard(self, squares: int, n_states: int) -> AbstractContextManager[Any]:
-        return kernels.memory_errors(needs_in_words(squares, n_states, self.dtype))
+    def guard(self, squares: int, shape: tuple[int, int]) -> AbstractContextManager[Any]:
+        return kernels.memory_errors(needs_in_words(squares, shape[0], self.dtype))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,28 @@ class DeviceDistances:
 
     def copy(self) -> DeviceDistances:
         return DeviceDistances(self.array.copy())
+
+    @property
+    def nbytes(self) -> int:
+        return int(self.array.nbytes)
+
+    def take(self, other: DeviceDistances) -> None:
+        self.array[...] = other.array
+        self.changed()
+
+    def gap(self, other: DeviceDistances) -> float:
+        return kernels.largest_gap(self.array, other.array)
+
+    def inner(self, others: Sequence[DeviceDistances]) -> Floats:
+        return kernels.inner_products(self.array, [other.array for other in others])
+
+    def blend(self, weights: Sequence[float], others: Sequence[DeviceDistances]) -> None:
+        kernels.blend(weights, [other.array for other in others], self.array)
+        self.changed()
+
+    def subtract_from(self, other: DeviceDistances) -> None:
+        kernels.cupy().subtract(other.array, self.array, out=self.array)
+        self.changed()
 
     def zeros(self) -> DeviceDistances:
         return DeviceDistances(kernels.cupy().zeros_like(self.array))

@@ -33,6 +33,14 @@ class IndependentSolver(CudaSolver):
         else:
             kernels.dense_independent_block(self.matrix, self.on_device, block, self._ground, out)
 
+    @property
+    def keeps_plans(self) -> bool:
+        return True
+
+    def fill_kept(self, group: int, a0: int, a1: int, out: Array, wanted: Array | None) -> None:
+        del wanted  # rows of all pairs come out of one pass
+        self.fill(group, a0, a1, out, self.tally)
+
     def _rounding(self, top: float) -> float:
         terms = 2 * (self.rows.n_states if self.matrix is not None else int(self.rows.sizes.max()))
         return budget.product_rounding(terms, self.eps, top, self.p)

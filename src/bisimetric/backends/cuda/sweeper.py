@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from . import CudaBackend
 
 Fill = Callable[[int, int, int, Array], None]
+FillKept = Callable[[int, int, int, Array, Array | None], None]
 
 _UNIT_BYTES = 1 << 28  # work space of one unit of work
 _GRAPHED_UNITS = 8  # units of work up to which the launches of a sweep are kept as a graph
@@ -63,6 +64,24 @@ class CudaSweeper(Sweeper):
             seen = self.solver.tally.read()
         rounding = self.solver.rounding(float(d.array.max()))
         return Sweep(max(seen.last_rise, seen.last_fall), self.error_of(seen), rounding, seen.iterations)
+
+    def keep_choices(self) -> bool:
+        return self.solver.keeps_plans and self.comparison.plain
+
+    def sweep_kept(self, d: DeviceDistances) -> float:
+        return self.sweep_frozen(d)  # a chain has nothing to choose but plans
+
+    def sweep_frozen(self, d: DeviceDistances) -> float:
+        d.changed()
+        with self.guard():
+            self.solver.tally.clear()
+            self._enqueue_sweep(d.array, -1.0, np.inf, self.solver.fill_kept)
+            seen = self.solver.tally.read()
+        return max(seen.last_rise, seen.last_fall)
+
+    def follow_paths(self, d: DeviceDistances) -> bool:
+        del d
+        return False
 
     def start(self, d: DeviceDistances, count: int, stop: float) -> _Ahead:
         return _Ahead(self, d, count, stop)
@@ -126,15 +145,18 @@ class CudaSweeper(Sweeper):
         """What a graph of a sweep is bound to."""
         return (self._home, self._room, self._rewards, *self.solver.in_use())
 
-    def _enqueue_sweep(self, d: Array, stop: float, accuracy: float) -> None:
-        """Start all that a sweep does."""
+    def _enqueue_sweep(self, d: Array, stop: float, accuracy: float, kept: FillKept | None = None) -> None:
+        """Start all that a sweep does; `kept` fills with kept plans instead."""
         solver, c = self.solver, self.comparison
         tally, first = solver.tally, solver.first
         solver.prepare(d, accuracy)
         weights = Weights(c.c_R, c.c_T * solver.unit)
 
         def fill(group: int, a0: int, a1: int, out: Array) -> None:
-            solver.fill(group, a0, a1, out, tally)
+            if kept is None:
+                solver.fill(group, a0, a1, out, tally)
+            else:
+                kept(group, a0, a1, out, None)
 
         try:
             for unit in self._units():
@@ -150,7 +172,7 @@ class CudaSweeper(Sweeper):
 
     def _block_of_chain(self, rows: int) -> Array:
         """Room for a block of transports, used again and again."""
-        n = self.comparison.n_states
+        n = self.comparison.shape[0]
         if self._room is None or self._room.size < rows * n:
             self._room = kernels.cupy().empty(rows * n, self._dtype)
         block: Array = self._room[: rows * n].reshape(rows, n)
@@ -164,7 +186,7 @@ class CudaSweeper(Sweeper):
         return self._units_by_rows[at_once]
 
     def _units_of(self, at_once: int) -> list[Unit]:
-        n, pointers = self.comparison.n_states, self.comparison.row_pointers
+        n, pointers = self.comparison.shape[0], self.comparison.row_pointers
         width = max(int(pointers[-1]), n)
         rows = max(1, min(_UNIT_BYTES // (width * self._dtype.itemsize), at_once))
         units, start = [], 0
@@ -188,7 +210,7 @@ class CudaSweeper(Sweeper):
     def _combined_rows(self, unit: Unit, first: int, fill: Fill, weights: Weights) -> Array:
         """Rows s0 … s1−1 of F(d), for t ≥ s + first, with transports from `fill`."""
         xp, tally, c, (s0, s1, blocks) = kernels.cupy(), self.solver.tally, self.comparison, unit
-        rows: Array = xp.zeros((s1 - s0, c.n_states), self._dtype)
+        rows: Array = xp.zeros((s1 - s0, c.shape[0]), self._dtype)
         if c.combine == "hausdorff":
             _, a0, a1 = blocks[0]
             transports = xp.zeros((a1 - a0, len(c.rows)), self._dtype)

@@ -6,22 +6,38 @@ What they take in bundles is in `arguments`.
 from .ball import ball_block, bounds_block
 from .classes import all_finite, averaged_system, averaged_values, epsilon_classes, extents, value_gap
 from .combine import (
+    APART,
+    UNKNOWN,
+    add_scaled,
     carry_over,
     gibbs,
     hausdorff,
     independent_block,
+    inner_product,
     kept_layout,
+    largest_gap,
     power,
+    raise_and_note,
     raise_to,
+    respond,
     start_rows,
+    take_choices,
+    take_wanted,
+    wanted_of_choices,
+    wanted_of_group,
+    wanted_of_partners,
     write_rows,
 )
 from .dense import dense_independent_block, dense_rows, dense_sinkhorn_block
+from .paths import follow_paths, one_step
 from .refine import refine
-from .simplex import exact_block, row_defects
+from .simplex import exact_block, kept_block, row_defects
 from .sinkhorn import sinkhorn_block
 
 __all__ = [
+    "APART",
+    "UNKNOWN",
+    "add_scaled",
     "all_finite",
     "averaged_system",
     "averaged_values",
@@ -34,16 +50,28 @@ __all__ = [
     "epsilon_classes",
     "exact_block",
     "extents",
+    "follow_paths",
     "gibbs",
     "hausdorff",
     "independent_block",
+    "inner_product",
+    "kept_block",
     "kept_layout",
+    "largest_gap",
+    "one_step",
     "power",
+    "raise_and_note",
     "raise_to",
     "refine",
+    "respond",
     "row_defects",
     "sinkhorn_block",
     "start_rows",
+    "take_choices",
+    "take_wanted",
     "value_gap",
+    "wanted_of_choices",
+    "wanted_of_group",
+    "wanted_of_partners",
     "write_rows",
 ]

@@ -21,12 +21,17 @@ class Rows(NamedTuple):
 
 
 class Block(NamedTuple):
-    """Pairs (a, b) of members of a group of rows: a0 ≤ a < a1, b ≥ a + first."""
+    """Pairs (a, b) of members of a group of rows: a0 ≤ a < a1, b ≥ a + first, and b ≥ corner.
+
+    Results of a pair are at [a − a0, b − corner]. In a group of one model's rows the corner is 0; where rows of two
+    models are compared, those of the first come first, a < corner, and pairs are a rectangle.
+    """
 
     members: Array  # [M] rows
     a0: int
     a1: int
     first: int
+    corner: int
 
 
 class Memory(NamedTuple):
@@ -126,6 +131,14 @@ class Weights(NamedTuple):
     c_T: float
 
 
+class Sides(NamedTuple):
+    """The choices of states s and of states t, as numbers of rows; row y of the second side is at y − corner."""
+
+    pointers: Array  # [S + 1]
+    columns: Array  # [T + 1]
+    corner: int
+
+
 class Stored(NamedTuple):
     """What is kept of the pairs of a group, and the sizes of its supports, which say how much it is."""
 
@@ -135,9 +148,13 @@ class Stored(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """A pair (a, b ≥ a + first) without a closed form keeps shared·(n_a − 1) + per_pair + (shared or 1)·n_b entries."""
+    """A pair (a, b) of a block without a closed form keeps shared·(n_a − 1) + per_pair + (shared or 1)·n_b entries.
+
+    Two successors a side keep one entry where shared > 0, and none elsewhere.
+    """
 
     first: int
+    corner: int
     per_pair: int
     shared: int
 

@@ -161,7 +161,7 @@ def ball_block(rows, block, ground, ball, memory, halt, out):
     halt[0] is set. Returns (iterations, largest error of an entry).
     """
     indptr, indices, probs = rows
-    members, a0, a1, first = block
+    members, a0, a1, first, corner = block
     cost, inv_p = ground.cost, ground.inv_p
     kept, base = memory
     radius, entropies = ball.radius, ball.entropies
@@ -174,7 +174,7 @@ def ball_block(rows, block, ground, ball, memory, halt, out):
     for a in range(a0, a1):
         lo, n = indptr[members[a]], indptr[members[a] + 1] - indptr[members[a]]
         start = base[a] if keep else 0
-        for b in range(a + first, len(members)):
+        for b in range(max(a + first, corner), len(members)):
             if halt[0]:
                 return iterations, worst
             to, m = indptr[members[b]], indptr[members[b] + 1] - indptr[members[b]]
@@ -200,7 +200,7 @@ def ball_block(rows, block, ground, ball, memory, halt, out):
                 iterations += more
                 if keep:
                     start += m + 1
-            out[a - a0, b], error = root_and_error(value, above, below, inv_p)
+            out[a - a0, b - corner], error = root_and_error(value, above, below, inv_p)
             worst = max(worst, error)
     return iterations, worst
 
@@ -259,7 +259,7 @@ def bounds_block(rows, block, ground, potentials, memory, halt, lower, upper):
     What is kept is only read. Pairs without anything kept start from the product plan.
     """
     indptr, indices, probs = rows
-    members, a0, a1, first = block
+    members, a0, a1, first, corner = block
     cost, top, inv_p = ground
     kept, base = memory
     part, work = workspace(widest_support(indptr, members, a0))
@@ -267,7 +267,7 @@ def bounds_block(rows, block, ground, potentials, memory, halt, lower, upper):
     for a in range(a0, a1):
         lo, n = indptr[members[a]], indptr[members[a] + 1] - indptr[members[a]]
         start = base[a] if keep else 0
-        for b in range(a + first, len(members)):
+        for b in range(max(a + first, corner), len(members)):
             if halt[0]:
                 return
             to, m = indptr[members[b]], indptr[members[b] + 1] - indptr[members[b]]
@@ -295,5 +295,5 @@ def bounds_block(rows, block, ground, potentials, memory, halt, lower, upper):
                     low, high = _entropic_bounds(pair, reg, work, potentials.tol, potentials.iterations)
             if b > a:
                 low, high = max(low - slack, 0.0), high + slack
-                lower[a - a0, b] = low if inv_p == 1.0 else low**inv_p
-                upper[a - a0, b] = high if inv_p == 1.0 else high**inv_p
+                lower[a - a0, b - corner] = low if inv_p == 1.0 else low**inv_p
+                upper[a - a0, b - corner] = high if inv_p == 1.0 else high**inv_p

@@ -36,7 +36,7 @@ def dense_rows(rows, n_states, dtype):
 
 def dense_independent_block(matrix, block, ground, out):
     """out[a − a0, b] = (r_aᵀ C r_b)^(1/p) for a0 ≤ a < a1 and all b."""
-    members, a0, a1, _ = block
+    members, a0, a1, _, _ = block
     others = matrix[members].T
     tile = np.zeros((_TILE, matrix.shape[1]), matrix.dtype)
     for start in range(a0, a1, _TILE):
@@ -275,7 +275,7 @@ def _refill(slots, queue, block, matrix, kept, counts, numbers, vectors):
 
     queue = (a, b), the next pair; y starts from what is kept, times b's row.
     """
-    members, _, a1, first = block
+    members, _, a1, first, _ = block
     n_members = len(members)
     for slot in slots:
         a, b = queue[0], queue[1]
@@ -309,7 +309,7 @@ def _keep(counts, vectors, t, kept):
 @kernel
 def _write_values(slots, counts, vectors, matrix, block, reg, kept, out):
     """Take solved pairs out and write their values."""
-    members, a0, _, _ = block
+    members, a0, _, _, _ = block
     for t in slots:
         a, b = counts[A, t], counts[B, t]
         _keep(counts, vectors, t, kept)

@@ -43,10 +43,23 @@ def two_by_two(a, b, costs):
     What is left goes from the row to the column that have more. It is worked out on the side with less mass, where the
     difference is exact or nearly so, however small it is.
     """
+    return two_by_two_along(a, b, costs, crosses(costs))
+
+
+@kernel
+def crosses(costs):
+    """Whether the other diagonal than (0, 0), (1, 1) is the cheaper one."""
+    c00, c01, c10, c11 = costs
+    return c00 + c11 > c01 + c10
+
+
+@kernel
+def two_by_two_along(a, b, costs, crossed):
+    """Cost of the plan in which one of the two diagonals takes all that it can."""
     a0, a1 = a
     b0, b1 = b
     c00, c01, c10, c11 = costs
-    if c00 + c11 > c01 + c10:
+    if crossed:
         b0, b1, c00, c01, c10, c11 = b1, b0, c01, c00, c11, c10
     rest = b0 - a0 if a0 + b0 < a1 + b1 else a1 - b1
     return min(a0, b0) * c00 + min(a1, b1) * c11 + max(rest, 0.0) * c10 + max(-rest, 0.0) * c01

@@ -22,8 +22,9 @@ to its p-th root, so `certified_value` works flows and potentials of the final t
 import numpy as np
 
 from ....transport.budget import pricing_share
+from .combine import kept_entries
 from .jit import kernel, minima_kernel
-from .pairs import corners, product_cost, root_and_error, two_by_two, widest_support
+from .pairs import corners, crosses, product_cost, root_and_error, two_by_two, two_by_two_along, widest_support
 from .spanning_tree import (
     DEPTH,
     FLOW,
@@ -50,6 +51,7 @@ from .spanning_tree import (
 
 _EPS = float(np.finfo(np.float64).eps)
 PRICING = pricing_share(_EPS)
+STRAIGHT, CROSSED = 1, 2  # what is kept of two states a side: which diagonal took all that it could
 
 
 @minima_kernel
@@ -301,14 +303,14 @@ def _set_rests(real, at, probs, lo, n, defect):
 
 @kernel
 def exact_block(rows, defects, block, ground, memory, halt, out, errors):
-    """Fill out[a − a0, b] = W_p between members a and b of the block.
+    """Fill out[a − a0, b − corner] = W_p between members a and b of the block.
 
     Trees are kept in the order of the pairs and without room for those with a closed form. `defects` are those of
     `row_defects`, for p > 1. Stops early where halt[0] is set. Errors of the entries go into `errors`, where it has
     room. Returns (pivots, largest error of an entry).
     """
     indptr, indices, probs = rows
-    members, a0, a1, first = block
+    members, a0, a1, first, corner = block
     cost, top, inv_p = ground
     kept, base = memory
     widest = widest_support(indptr, members, a0)
@@ -322,7 +324,7 @@ def exact_block(rows, defects, block, ground, memory, halt, out, errors):
         start = base[a] if keep else 0
         for i in range(n):
             real[MASS, i] = probs[lo + i]
-        for b in range(a + first, len(members)):
+        for b in range(max(a + first, corner), len(members)):
             if halt[0]:
                 return pivots, worst
             to = indptr[members[b]]
@@ -334,7 +336,10 @@ def exact_block(rows, defects, block, ground, memory, halt, out, errors):
             elif n + m == 4:
                 costs = corners(cost, indices, lo, to)
                 value = two_by_two((probs[lo], probs[lo + 1]), (probs[to], probs[to + 1]), costs)
-                if inv_p != 1.0 and not _same_rows(indices, probs, lo, n, to, m):
+                if keep:
+                    store[start] = CROSSED if crosses(costs) else STRAIGHT
+                    start += 1
+                if not _same_rows(indices, probs, lo, n, to, m):
                     above = below = 8.0 * _EPS * value + _doubt(probs, lo, to, costs)
             else:
                 for i in range(n):  # `gather`, written out: a call costs 3 % of the time of a small pair
@@ -351,18 +356,70 @@ def exact_block(rows, defects, block, ground, memory, halt, out, errors):
                     pricing = PRICING * np.max(part[: n * m])
                 value, more = solve(n, m, part, real, link, store, start, pricing)
                 pivots += more
+                above = below = tol + 4.0 * _EPS * (n + m) * top
                 if keep:
                     start += 2 * (n + m - 1)
                 if inv_p != 1.0 and not _same_rows(indices, probs, lo, n, to, m):
                     _set_rests(real, 0, probs, lo, n, defects[members[a]])
                     _set_rests(real, n, probs, to, m, defects[members[b]])
                     value, above, below = certified_value(n, m, part, real, link)
-            if inv_p == 1.0:
-                root, error = value, tol + 4.0 * _EPS * (n + m) * top
-            else:
-                root, error = root_and_error(value, above, below, inv_p)
-            out[a - a0, b] = root
+            root, error = root_and_error(value, above, below, inv_p)
+            out[a - a0, b - corner] = root
             worst = max(worst, error)
             if len(errors):
-                errors[a - a0, b] = error
+                errors[a - a0, b - corner] = error
     return pivots, worst
+
+
+@kernel
+def _kept_cost(rows, lo, n, to, m, cost, tree, flow):
+    """Cost of the plan of a kept tree: flows from the leaves up, as in `set_flows`."""
+    _, indices, probs = rows
+    for i in range(n):
+        flow[i] = probs[lo + i]
+    for j in range(m):
+        flow[n + j] = probs[to + j]
+    value = 0.0
+    for k in range(n + m - 2, -1, -1):
+        v, above = np.int32(tree[2 * k]), np.int32(tree[2 * k + 1])
+        through = flow[v]
+        flow[above] -= through
+        i, j = (v, above - n) if v < n else (above, v - n)
+        value += max(through, 0.0) * cost[indices[lo + i], indices[to + j]]
+    return value
+
+
+@kernel
+def kept_block(rows, block, ground, memory, wanted, halt, out):
+    """out[a − a0, b − corner] = ⟨ω, C⟩^(1/p) for the plan ω that is kept of each pair, whatever it costs now.
+
+    Only for pairs that are `wanted`, where that has room. A pair of which nothing is kept has the product plan.
+    """
+    indptr, indices, probs = rows
+    members, a0, a1, first, corner = block
+    cost, inv_p = ground.cost, ground.inv_p
+    kept, base = memory
+    flow = np.empty(2 * widest_support(indptr, members, 0))
+    every = len(wanted) == 0
+    for a in range(a0, a1):
+        if halt[0]:
+            return
+        lo = indptr[members[a]]
+        n = indptr[members[a] + 1] - lo
+        start = base[a]
+        for b in range(max(a + first, corner), len(members)):
+            to = indptr[members[b]]
+            m = indptr[members[b] + 1] - to
+            own = start
+            start += kept_entries(n, m, 0, 2)
+            if not every and not wanted[a - a0, b - corner]:
+                continue
+            if n == 1 or m == 1 or kept[own] == 0:
+                value = product_cost(probs, indices, lo, n, to, m, cost)
+            elif n + m == 4:
+                costs = corners(cost, indices, lo, to)
+                mass = (probs[lo], probs[lo + 1])
+                value = two_by_two_along(mass, (probs[to], probs[to + 1]), costs, kept[own] == CROSSED)
+            else:
+                value = _kept_cost(rows, lo, n, to, m, cost, kept[own : own + 2 * (n + m - 1)], flow)
+            out[a - a0, b - corner] = value if inv_p == 1.0 else value**inv_p

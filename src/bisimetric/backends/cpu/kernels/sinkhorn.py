@@ -270,7 +270,7 @@ def _largest_cost(plan, reg, eps):
 
 @kernel
 def sinkhorn_block(rows, block, ground, scalings, limits, memory, halt, out):
-    """Fill out[a − a0, b] with the Sinkhorn distance of the pairs of the block.
+    """Fill out[a − a0, b − corner] with the Sinkhorn distance of the pairs of the block.
 
     A plan has exact rows and columns within L1 error e of b; the module `scaling` shows that its value is then at most
     e·max C below the true one. Stops early where halt[0] is set.
@@ -278,7 +278,7 @@ def sinkhorn_block(rows, block, ground, scalings, limits, memory, halt, out):
     """
     # Scalings stand here, not in a function of their own: counting references to its arguments would take as long.
     indptr, indices, probs = rows
-    members, a0, a1, first = block
+    members, a0, a1, first, corner = block
     cost, top, inv_p = ground
     kernel, reg, in_logs, as_value = scalings
     accuracy, tightest, _, limit, eps = limits
@@ -294,7 +294,7 @@ def sinkhorn_block(rows, block, ground, scalings, limits, memory, halt, out):
         lo, n = indptr[members[a]], indptr[members[a] + 1] - indptr[members[a]]
         pa = probs[lo : lo + n]
         start = base[a] if keep else 0
-        for b in range(a + first, len(members)):
+        for b in range(max(a + first, corner), len(members)):
             if halt[0]:
                 return iterations, worst
             to, m = indptr[members[b]], indptr[members[b] + 1] - indptr[members[b]]
@@ -304,7 +304,9 @@ def sinkhorn_block(rows, block, ground, scalings, limits, memory, halt, out):
                     value = product_cost(probs, indices, lo, n, to, m, cost)
                 else:
                     value = _two_by_two(probs, indices, lo, to, cost, reg, as_value)
-                out[a - a0, b], missing = root_and_error(value, 32.0 * _EPS * value, 32.0 * _EPS * value, inv_p)
+                out[a - a0, b - corner], missing = root_and_error(
+                    value, 32.0 * _EPS * value, 32.0 * _EPS * value, inv_p
+                )
                 worst = max(worst, missing)
                 continue
             own = start  # where this pair's state is
@@ -315,7 +317,7 @@ def sinkhorn_block(rows, block, ground, scalings, limits, memory, halt, out):
             if in_logs:
                 gather(cost, indices, lo, n, to, m, part)
                 pair = Pair(part, pa, pb)
-                out[a - a0, b], missing, more = _pair_in_logs(pair, inv_p, scalings, limits, work, store, own)
+                out[a - a0, b - corner], missing, more = _pair_in_logs(pair, inv_p, scalings, limits, work, store, own)
                 iterations += more
                 worst = max(worst, missing)
                 continue
@@ -325,7 +327,7 @@ def sinkhorn_block(rows, block, ground, scalings, limits, memory, halt, out):
             rounding = value_rounding(n, m, reg, biggest, eps) if as_value else 0.0
             if as_value and biggest * biggest <= 8.0 * reg * rounding:
                 value = product_cost(probs, indices, lo, n, to, m, cost)
-                out[a - a0, b], missing = _nearly_product(value, biggest, reg, inv_p)
+                out[a - a0, b - corner], missing = _nearly_product(value, biggest, reg, inv_p)
                 worst = max(worst, missing)
                 continue
             cold = np.isnan(store[own])
@@ -351,5 +353,5 @@ def sinkhorn_block(rows, block, ground, scalings, limits, memory, halt, out):
             for j in range(m):
                 store[own + j] = vec[NEXT, j]
             worst = max(worst, missing)
-            out[a - a0, b] = root
+            out[a - a0, b - corner] = root
     return iterations, worst

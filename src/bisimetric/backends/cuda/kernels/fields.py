@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...protocol import Array
 from .arguments import Choices, Members, PairBlock, Weights
@@ -154,3 +156,31 @@ def forget(kept: Array, n_members: int, first: int, same: Array, cold: int) -> N
     launch("fields.cu", "forget", np.dtype(np.float64), blocks, threads, (
         np.int64(n_members), np.int64(first), same, np.int64(len(kept)), np.int64(width), kept, np.uint8(cold),
     ))  # fmt: skip
+
+
+def inner_products(x: Array, others: Sequence[Array]) -> NDArray[np.float64]:
+    """Σ x·y for each y, in double precision, by stretches, so that nothing of the size of x is made."""
+    module, flat, step = cupy(), x.reshape(-1), 1 << 22
+    sums = []
+    for y in others:
+        other = y.reshape(-1)
+        for k in range(0, flat.size, step):
+            part = slice(k, k + step)
+            sums.append(module.dot(flat[part].astype(np.float64), other[part].astype(np.float64)))
+    found: NDArray[np.float64] = module.asnumpy(module.stack(sums)).reshape(len(others), -1).sum(axis=1)
+    return found
+
+
+def blend(weights: Sequence[float], arrays: Sequence[Array], out: Array) -> None:
+    """out = Σ weight·array, and 0 where that is negative."""
+    out[...] = 0.0
+    for weight, array in zip(weights, arrays, strict=True):
+        out += np.asarray(weight, out.dtype) * array
+    cupy().maximum(out, 0.0, out=out)
+
+
+def largest_gap(x: Array, y: Array) -> float:
+    """max |x − y|, row by row of the larger dimension, so that nothing of their size is made."""
+    module, step = cupy(), max(1, (1 << 24) // max(x.shape[1], 1))
+    gaps = [module.abs(x[k : k + step] - y[k : k + step]).max() for k in range(0, len(x), step)]
+    return float(module.stack(gaps).max())
