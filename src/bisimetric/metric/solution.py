@@ -29,21 +29,11 @@ from ..model import MDP, Chain
 from ..reduction import Reduction
 from ..status import Status
 from ..values import value_ranges
+from .acceleration import Pace
 from .operator import sweeper_of
 from .settings import Question
 
-FORMAT, VERSION = "bisimetric-metric", 2
-
-
-@dataclass(frozen=True)
-class Progress:
-    """What a progress callback sees after each sweep."""
-
-    sweep: int
-    error: float
-    tol: float
-    change: float
-    seconds: float
+FORMAT, VERSION = "bisimetric-metric", 3
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -162,6 +152,7 @@ class MetricSolution:
             "notes": list(self.notes),
             "question": self.question.describe(),
             "fingerprint": self.restart.fingerprint if restart else None,
+            "pace": dataclasses.asdict(self.restart.pace),
         }
         kept = {f"kept_{name}": array for name, array in self.restart.kept_arrays().items()} if restart else {}
         plain = {"format": FORMAT, "version": VERSION, "distance": self.distance, "about": json.dumps(about)}
@@ -191,7 +182,9 @@ class MetricSolution:
             float(given["error"]), bool(given["rigorous"]), str(given["source"]), tuple(map(str, given["failed"]))
         )
         kept = {name[5:]: array for name, array in data.items() if name.startswith("kept_")}
-        restart = Restart(distances_of(d), question, kept=kept, fingerprint=str(about["fingerprint"]))
+        times = about["pace"]
+        pace = Pace(int(times["wait"]), int(times["next_wait"]), float(times["most"]))
+        restart = Restart(distances_of(d), question, kept=kept, fingerprint=str(about["fingerprint"]), pace=pace)
         return cls(
             Status[about["status"]],
             certificate,
@@ -222,8 +215,9 @@ class Restart:
         *,
         kept: Mapping[str, NDArray[Any]] | None = None,
         fingerprint: str = "",
+        pace: Pace | None = None,
     ) -> None:
-        self.distance, self.question = distance, question
+        self.distance, self.question, self.pace = distance, question, pace or Pace()
         self._reduction, self._sweeper = reduction, sweeper
         self._kept, self._fingerprint = dict(kept or {}), fingerprint
 
@@ -282,6 +276,7 @@ class Restart:
             "reduction": self._reduction,
             "kept": dict(self.kept_arrays()) if portable else {},
             "fingerprint": self.fingerprint,
+            "pace": self.pace,
         }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -291,6 +286,7 @@ class Restart:
             state["reduction"],
             kept=state["kept"],
             fingerprint=state["fingerprint"],
+            pace=state["pace"],
         )
         self.__dict__.update(restart.__dict__)
 

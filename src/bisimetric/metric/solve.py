@@ -1,35 +1,28 @@
 """The fixed point of a bisimulation metric, to an error that is asked for.
 
-Where the transport is non-expansive in d, F is a c_T-contraction and has one fixed point d~. Let d' be one computed
-sweep from d, ρ = ‖d' − d‖∞, and let e bound the error of a computed transport. Then
-
-    ‖d' − d~‖∞ ≤ c_T (ρ + e) / (1 − c_T).
-
-This is the stopping rule: `tol` is an error on the answer, and sweeps go on until the right side (with what rounding
-and lumping may add) is at most tol.
-
 Memory: d, the ground cost d^p, and for Sinkhorn the kernel, each S² numbers, plus what the transport keeps per pair.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Unpack
 
 import numpy as np
 
-from ..backends.protocol import Distances, Sweep, Sweeper
+from ..backends.protocol import Distances, Sweeper
 from ..certificates import Certificate
 from ..checks import check_type, merged
 from ..model import MDP, Chain
 from ..reduction import LUMP_TOL, Reduction, lumped
 from ..status import Status
 from ..transport import Exact, Transport
-from .acceleration import acceleration_of
+from .acceleration import Pace
+from .driver import Aim, FixedPoint, Progress, Watch
 from .operator import comparison_groups, largest_distance, sweeper_of
 from .settings import MetricChanges, MetricSettings, Question
-from .solution import MetricSolution, Progress, Restart, fingerprint
+from .solution import MetricSolution, Restart, fingerprint
 
 
 def solve_metric(
@@ -69,8 +62,22 @@ def solve_metric(
     reduction = _reduced(model, question, chosen.lump)
     sweeper = sweeper_of(reduction.model, question.of_reduced(reduction.model))
     with sweeper.guard():
-        work = _Work(sweeper, question, reduction, start, notes, chosen.accelerate)
-        return work.run(chosen.max_sweeps, on_progress, on_checkpoint, checkpoint_every)
+        d = _first_distance(sweeper, reduction, start)
+        again = start is not None and start.question == question
+        pace = start.restart.pace if start is not None and again else Pace()
+        aim = Aim(question.tol, reduction.error, question.accuracy)
+        work = FixedPoint(sweeper, d, aim, fresh=start is None, accelerate=chosen.accelerate, pace=replace(pace))
+
+        def solution(work: FixedPoint, status: Status) -> MetricSolution:
+            restart = Restart(work.d, question, reduction, sweeper, pace=replace(work.acceleration.pace))
+            return _solution(work, status, notes, question, restart)
+
+        def keep(work: FixedPoint) -> None:
+            if on_checkpoint is not None:
+                on_checkpoint(solution(work, Status.INTERRUPTED))
+
+        watch = Watch(on_progress, None if on_checkpoint is None else keep, checkpoint_every)
+        return solution(work, work.run(chosen.max_sweeps, watch))
 
 
 def _reduced(model: Chain | MDP, question: Question, wanted: bool | None) -> Reduction[Chain | MDP]:
@@ -133,93 +140,20 @@ def _first_distance(sweeper: Sweeper, reduction: Reduction[Any], start: MetricSo
     return d
 
 
-class _Work:
-    """A solve under way: the distances, and what is known of their error."""
-
-    def __init__(
-        self,
-        sweeper: Sweeper,
-        question: Question,
-        reduction: Reduction[Any],
-        start: MetricSolution | None,
-        notes: tuple[str, ...],
-        accelerate: bool,
-    ) -> None:
-        self.sweeper, self.question, self.reduction, self.notes = sweeper, question, reduction, notes
-        self.d = _first_distance(sweeper, reduction, start)
-        self.largest = sweeper.comparison.largest
-        self.error = max(self.largest, self.d.largest())  # ‖d − d~‖∞ before the first sweep
-        self.sweeps, self.iterations, self.began = 0, 0, time.perf_counter()
-        self.acceleration, self.d_was_zero = acceleration_of(sweeper, accelerate), start is None
-
-    def run(
-        self,
-        max_sweeps: int,
-        on_progress: Callable[[Progress], None] | None,
-        on_checkpoint: Callable[[MetricSolution], None] | None,
-        checkpoint_every: float,
-    ) -> MetricSolution:
-        """Sweep until the error is small enough, or something else ends it."""
-        sweeper, tol, c_T = self.sweeper, self.question.tol, self.question.transition_weight
-        accuracy = self.question.accuracy
-        status, best_change, stuck, saved = Status.SWEEP_LIMIT, np.inf, 0, time.perf_counter()
-        try:
-            while self.sweeps < max_sweeps:
-                report = sweeper.sweep(self.d, accuracy)
-                self.sweeps, self.iterations = self.sweeps + 1, self.iterations + report.iterations
-                step_error = c_T * (report.change + report.transport_error) + report.rounding
-                self.error = step_error / (1.0 - c_T) + self.reduction.error
-                now = time.perf_counter()
-                if on_progress is not None:
-                    on_progress(Progress(self.sweeps, self.error, tol, report.change, now - self.began))
-                if self.error <= tol:
-                    status = Status.CONVERGED
-                    break
-                # No progress over several sweeps: what is left is round-off or unfinished transports.
-                stuck = stuck + 1 if report.change >= 0.999 * best_change else 0
-                best_change = min(best_change, report.change)
-                if stuck >= 3 and report.change <= report.transport_error + 4.0 * report.rounding:
-                    limited = sweeper.transport.iterative and report.transport_error > max(accuracy, report.rounding)
-                    status = Status.TRANSPORT_LIMIT if limited else Status.ROUNDING
-                    break
-                if self.sweeps < max_sweeps:  # the last one is that of the certificate
-                    self._accelerate(report)
-                due = time.perf_counter() - saved >= checkpoint_every
-                if on_checkpoint is not None and due and self.acceleration.at_rest:
-                    on_checkpoint(self.solution(Status.INTERRUPTED))
-                    saved = time.perf_counter()
-        except KeyboardInterrupt:
-            status = Status.INTERRUPTED  # d mixes two sweeps, and the error of the first covers both
-        sweeper.solver.finish()
-        self.d.freeze()
-        return self.solution(status)
-
-    def _accelerate(self, report: Sweep) -> None:
-        """Bring d nearer to the fixed point; its error is then that of the sweep, and how far d moved since."""
-        if self.d_was_zero:  # a sweep of nothing chose no plans
-            self.d_was_zero = False
-            return
-        c_T = self.question.transition_weight
-        goal = (self.question.tol - self.reduction.error) * (1.0 - c_T) - report.rounding
-        goal = max(goal / c_T - report.transport_error, 0.0) if c_T > 0.0 else 0.0
-        swept = self.error
-        try:
-            self.acceleration.improve(self.d, report, goal)
-        finally:
-            self.error = swept + self.acceleration.moved
-
-    def solution(self, status: Status) -> MetricSolution:
-        """The answer as it is now."""
-        transport = self.question.transport
-        return MetricSolution(
-            status,
-            Certificate(self.error, transport.axioms.nonexpansive, transport.guarantee),
-            self.sweeps,
-            self.iterations,
-            time.perf_counter() - self.began,
-            self.sweeper.solver.remembered_bytes,
-            self.largest,
-            self.notes,
-            self.question,
-            Restart(self.d, self.question, self.reduction, self.sweeper),
-        )
+def _solution(
+    work: FixedPoint, status: Status, notes: tuple[str, ...], question: Question, restart: Restart
+) -> MetricSolution:
+    """What a solve gives, as it is now."""
+    transport = question.transport
+    return MetricSolution(
+        status,
+        Certificate(work.error, transport.axioms.nonexpansive, transport.guarantee),
+        work.sweeps,
+        work.iterations,
+        work.seconds,
+        work.sweeper.solver.remembered_bytes,
+        work.sweeper.comparison.largest,
+        notes,
+        question,
+        restart,
+    )

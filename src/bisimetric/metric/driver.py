@@ -1,0 +1,120 @@
+"""The fixed-point driver: sweep, certify, accelerate, until the error is small enough.
+
+Where the transport is non-expansive in d, F is a c_T-contraction and has one fixed point d~. Let d' be one computed
+sweep from d, ρ = ‖d' − d‖∞, and let e bound the error of a computed transport. Then
+
+    ‖d' − d~‖∞ ≤ c_T (ρ + e) / (1 − c_T).
+
+This is the stopping rule: `tol` is an error on the answer, and sweeps go on until the right side (with what rounding
+and lumping may add) is at most tol. Between sweeps distances may be moved (`acceleration`); what is returned is always
+what a sweep left, or where it was broken off, and then its error counts how far it was moved.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from ..backends.protocol import Distances, Sweep, Sweeper
+from ..status import Status
+from .acceleration import Pace, acceleration_of
+
+
+class Progress(NamedTuple):
+    """What a progress callback sees after each sweep."""
+
+    sweep: int
+    error: float
+    tol: float
+    change: float
+    seconds: float
+
+
+class Aim(NamedTuple):
+    """How exact an answer is to be: its error, what it has before any sweep, and how exact transports must be."""
+
+    tol: float
+    floor: float
+    accuracy: float
+
+
+class Watch(NamedTuple):
+    """Who is told of a solve: of each sweep, and every so many seconds, so that work can be kept. They read only."""
+
+    on_progress: Callable[[Progress], None] | None
+    on_checkpoint: Callable[[FixedPoint], None] | None = None
+    checkpoint_every: float = 60.0
+
+
+class FixedPoint:
+    """A solve under way: the distances, and what is known of their error.
+
+    Attributes: d; error (‖d − d~‖∞ at most); sweeps, iterations (of transports); seconds.
+    """
+
+    def __init__(self, sweeper: Sweeper, d: Distances, aim: Aim, *, fresh: bool, accelerate: bool, pace: Pace) -> None:
+        """`fresh`: d is 0, so that the first sweep chooses no plans."""
+        self.sweeper, self.d, self.aim, self._fresh = sweeper, d, aim, fresh
+        self.error = max(sweeper.comparison.largest, d.largest())
+        self.sweeps, self.iterations, self._began = 0, 0, time.perf_counter()
+        self.acceleration = acceleration_of(sweeper, accelerate, pace)
+
+    @property
+    def seconds(self) -> float:
+        return time.perf_counter() - self._began
+
+    def run(self, max_sweeps: int, watch: Watch) -> Status:
+        """Sweep until the error is small enough, or something else ends it; says what."""
+        try:
+            status = self._run(max_sweeps, watch)
+        except KeyboardInterrupt:
+            status = Status.INTERRUPTED  # d mixes two sweeps, and the error of the first covers both
+        self.sweeper.solver.finish()
+        self.d.freeze()
+        return status
+
+    def _run(self, max_sweeps: int, watch: Watch) -> Status:
+        best_change, stuck, saved = np.inf, 0, time.perf_counter()
+        while self.sweeps < max_sweeps:
+            report = self._sweep(watch)
+            if self.error <= self.aim.tol:
+                return Status.CONVERGED
+            # No progress over several sweeps: what is left is round-off or unfinished transports.
+            stuck = stuck + 1 if report.change >= 0.999 * best_change else 0
+            best_change = min(best_change, report.change)
+            if stuck >= 3 and report.change <= report.transport_error + 4.0 * report.rounding:
+                reached = report.transport_error <= max(self.aim.accuracy, report.rounding)
+                limited = self.sweeper.transport.iterative and not reached
+                return Status.TRANSPORT_LIMIT if limited else Status.ROUNDING
+            if self.sweeps < max_sweeps:  # the last sweep is that of the certificate
+                self._accelerate(report)
+            due = time.perf_counter() - saved >= watch.checkpoint_every
+            if watch.on_checkpoint is not None and due and self.acceleration.at_rest:
+                watch.on_checkpoint(self)
+                saved = time.perf_counter()
+        return Status.SWEEP_LIMIT
+
+    def _sweep(self, watch: Watch) -> Sweep:
+        c_T = self.sweeper.comparison.c_T
+        report = self.sweeper.sweep(self.d, self.aim.accuracy)
+        self.sweeps, self.iterations = self.sweeps + 1, self.iterations + report.iterations
+        step_error = c_T * (report.change + report.transport_error) + report.rounding
+        self.error = step_error / (1.0 - c_T) + self.aim.floor
+        if watch.on_progress is not None:
+            watch.on_progress(Progress(self.sweeps, self.error, self.aim.tol, report.change, self.seconds))
+        return report
+
+    def _accelerate(self, report: Sweep) -> None:
+        """Bring d nearer to the fixed point; its error is then that of the sweep, and how far d moved since."""
+        fresh, self._fresh = self._fresh, False
+        c_T, swept = self.sweeper.comparison.c_T, self.error
+        if fresh or c_T == 0.0:
+            return
+        goal = ((self.aim.tol - self.aim.floor) * (1.0 - c_T) - report.rounding) / c_T - report.transport_error
+        try:
+            self.acceleration.improve(self.d, report, max(goal, 0.0))
+        finally:
+            self.error = swept + self.acceleration.moved
