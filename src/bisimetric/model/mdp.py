@@ -12,14 +12,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..kinds import Floats, Ints, Matrices, Matrix
 from . import arrays, expressions, policies
 from .chain import Chain, check_discount, check_rewards, checked_label
-from .distributions import Distributions, Floats, Ints, Mixing, ModelError, floats, freeze, rises
+from .distributions import Distributions, Mixing, ModelError, floats, freeze, rises
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,8 +90,8 @@ class MDP:
     @classmethod
     def from_arrays(
         cls,
-        P: Any,
-        R: ArrayLike,
+        P: Matrices,
+        R: Matrices,
         gamma: float,
         *,
         axes: str,
@@ -137,8 +138,8 @@ class MDP:
     @classmethod
     def from_choices(
         cls,
-        P: Any,
-        R: ArrayLike,
+        P: Matrix,
+        R: Matrix,
         choice_of_state: ArrayLike,
         gamma: float,
         labels: Sequence[str] | None = None,
@@ -174,10 +175,7 @@ class MDP:
             ids, names = inverse.astype(np.int64).reshape(-1), tuple(str(name) for name in unique)
         return cls(rows, rewards, pointers, check_discount(gamma), ids, names, _names(state_names), _classes(classes))
 
-    @staticmethod
-    def normalised(P: Any, tol: float = 1e-3) -> Any:
-        """P with rows rescaled to sum to 1 (dense: last axis); refuses sums further off than tol."""
-        return arrays.normalised(P, tol)
+    normalised = staticmethod(arrays.normalised)
 
     @property
     def n_states(self) -> int:

@@ -24,11 +24,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..aggregation import Partition, classes_of
 from ..backends.protocol import Distances, Pending, Sweeper
 from ..certificates import Certificate
+from ..kinds import Bools, Floats, Ints
 from ..metric.operator import sweeper_of
 from ..model import MDP, Chain
 from ..reduction import Reduction
@@ -36,8 +36,6 @@ from ..values import abstract_values, choice_values, first_choices, policy_value
 from .record import Clock, abstract_error, agreement, certify
 from .run import Step
 from .settings import PolicySettings
-
-Floats = NDArray[np.float64]
 
 _NOISE_TRIES = 400
 _NOISE_STEP = 1.25
@@ -189,7 +187,7 @@ def improve(mdp: MDP, settings: PolicySettings, state: LoopState, V: Floats) -> 
     )
 
 
-def _chosen(mdp: MDP, good: NDArray[np.bool_], rng: np.random.Generator | None) -> NDArray[np.int64]:
+def _chosen(mdp: MDP, good: Bools, rng: np.random.Generator | None) -> Ints:
     """One good choice of each state [S]: the first, or one at random."""
     if rng is None:
         return first_choices(mdp, good)

@@ -5,22 +5,20 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .. import certificates
 from ..aggregation import Partition
 from ..certificates import Certificate
+from ..kinds import Floats, Ints
 from ..model import MDP, Chain
 from ..reduction import Reduction
 from ..transport import Exact
 from ..values import first_choices, optimal_backup
 from .run import Step
 from .settings import PolicySettings
-
-Floats = NDArray[np.float64]
 
 
 class Clock:
@@ -62,11 +60,29 @@ def agreement(reduction: Reduction[MDP], partition: Partition) -> tuple[float | 
     return found.agreement(reduction.true_classes)
 
 
-def likely_actions(mdp: MDP, policy: Floats) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+def likely_actions(mdp: MDP, policy: Floats) -> tuple[Ints, tuple[str, ...]]:
     """The most probable choice of each state [S], the first of several, and its name."""
     most = np.maximum.reduceat(policy, mdp.choice_ptr[:-1])
     choices = first_choices(mdp, most[mdp.state_of_choice] <= policy)
     return choices, tuple(mdp.action_name(int(choice)) for choice in choices)
+
+
+class _Common(TypedDict):
+    """What all bounds on runs need."""
+
+    gamma: float
+    sweeps: int
+    scale: float
+    early_stop: float
+    transport_error: float
+
+
+class _Naive(TypedDict):
+    """What those of the naive algorithm need beside that."""
+
+    certified_metric: bool
+    from_zero: bool
+    alpha: float
 
 
 def theorem_bounds(mdp: MDP, settings: PolicySettings, history: Sequence[Step]) -> tuple[Certificate, ...]:
@@ -77,21 +93,18 @@ def theorem_bounds(mdp: MDP, settings: PolicySettings, history: Sequence[Step]) 
     delta = max(step.delta for step in history)
     transport, alpha = settings.transport, settings.alpha(len(history), mdp.gamma)
     certified = transport.axioms.monotone and transport.axioms.nonexpansive
-    common: dict[str, Any] = {
-        "gamma": mdp.gamma,
-        "sweeps": settings.sweeps,
-        "scale": mdp.reward_span,
-        "early_stop": settings.early_stop,
-        "transport_error": max(step.transport_error for step in history),
-    }
-    naive: dict[str, Any] = {"certified_metric": certified, "from_zero": settings.restart_metric, "alpha": alpha}
-    warm: dict[str, Any] = {
-        "p": transport.order,
-        "exact": isinstance(transport, Exact),
-        "warm": not settings.restart_metric,
-    }
+    assert settings.early_stop is not None  # filled in by `for_model`
+    common = _Common(
+        gamma=mdp.gamma,
+        sweeps=settings.sweeps,
+        scale=mdp.reward_span,
+        early_stop=settings.early_stop,
+        transport_error=max(step.transport_error for step in history),
+    )
+    naive = _Naive(certified_metric=certified, from_zero=settings.restart_metric, alpha=alpha)
+    exact, warm = isinstance(transport, Exact), not settings.restart_metric
     return (
         certificates.api_converged(eps, delta, **naive, **common),
         certificates.api_limit(eps, delta, **naive, **common),
-        certificates.api_alpha_limit(eps, delta, alpha, **warm, **common),
+        certificates.api_alpha_limit(eps, delta, alpha, p=transport.order, exact=exact, warm=warm, **common),
     )

@@ -9,11 +9,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Protocol, Unpack
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from ..aggregation import EpsilonCover
 from ..checks import check_type, merged
+from ..kinds import Floats
 from ..model import MDP
 from ..reduction import Lumped, Reduction, lumped
 from ..status import Status
@@ -24,7 +24,6 @@ from .record import certify, likely_actions, theorem_bounds
 from .run import PolicyRun, Step
 from .settings import PolicyChanges, PolicySettings
 
-Floats = NDArray[np.float64]
 Observer = Callable[[Step, LoopState], None]
 
 
