@@ -30,6 +30,7 @@ Fill = Callable[[int, int, int, Array], None]
 
 _UNIT_BYTES = 4 << 20  # work space of one unit of work
 _BRIEF = 4 << 20  # entries of all pairs' costs up to which a sweep takes but a moment
+_FEWEST = 1024  # pairs of a unit of one thread: calling kernels costs as much as some 30 pairs
 
 
 class _HaltedError(Exception):
@@ -123,7 +124,7 @@ def units_of_work(comparison: Comparison, threads: int) -> list[Unit]:
     """Ranges of states with about equal numbers of pairs and a bounded work space."""
     n, pointers = comparison.n_states, comparison.row_pointers
     width = int(pointers[-1])
-    per_unit = max(1.0, width * (width + 1) / 2 / (8 * threads))
+    per_unit = max(_FEWEST if threads == 1 else 1.0, width * (width + 1) / 2 / (8 * threads))
     units, start = [], 0
     while start < n:
         stop, pairs = start, 0.0
