@@ -181,7 +181,7 @@ def best_values(mdp: MDP) -> tuple[Floats, float]:
         chosen = better
         policy = np.zeros(mdp.n_choices)
         policy[chosen] = 1.0
-        V, _ = policy_values(mdp.under(policy), TV)
+        V, _ = policy_values(mdp.under_checked(policy), TV)
 
 
 def value_ranges(model: Chain | MDP, discount: float) -> list[tuple[Floats, float]]:

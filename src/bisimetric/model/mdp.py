@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from ..kinds import Floats, Ints, Matrices, Matrix
 from . import arrays, expressions, policies
 from .chain import Chain, check_discount, check_rewards, checked_label
-from .distributions import Distributions, Mixing, ModelError, floats, freeze, rises
+from .distributions import Distributions, Mixing, ModelError, floats, freeze, rescaling, rises
 
 
 @dataclass(frozen=True, eq=False)
@@ -301,7 +301,13 @@ class MDP:
         Args:
             policy: as for `check_policy`: probabilities, or one action per state.
         """
-        weights = self.check_policy(policy)
+        return self.under_checked(self.check_policy(policy))
+
+    def under_checked(self, policy: Floats) -> Chain:
+        """`under` for probabilities per choice [N] that are known to be a policy, up to the rounding of mixtures."""
+        counts = np.diff(self.choice_ptr)
+        factors, _ = rescaling(np.add.reduceat(policy, self.choice_ptr[:-1]), counts)
+        weights = policy if factors is None else policy / np.repeat(factors, counts)
         rewards = np.add.reduceat(weights * self.rewards, self.choice_ptr[:-1])
         freeze(rewards)
         rows = self._mixing(weights)
