@@ -273,8 +273,10 @@ def time_all(trees: list[Tree], only: str, names: list[str], rounds: int) -> Non
         report(name, taken)
     for worker in workers:
         worker.end()
-    report("import", [[imported(tree, only) for tree in trees] for _ in range(min(rounds, 10))])
-    report("first compilation", [[compiled(tree) for tree in trees] for _ in range(min(rounds, 2))])
+    if only in "import":
+        report("import", [[imported(tree, only) for tree in trees] for _ in range(min(rounds, 10))])
+    if only in "first compilation":
+        report("first compilation", [[compiled(tree) for tree in trees] for _ in range(min(rounds, 2))])
 
 
 def report(name: str, taken: list[list[float]]) -> None:
