@@ -18,7 +18,7 @@ LAYERS = [
     ("engines", ["backends.cpu\nsweeper, solver, exact, sinkhorn,\nball, independent, kernels",
                  "backends.cuda\nsweeper, solver, exact, sinkhorn,\nball, independent, kernels"], "#ffe2b8"),
     ("what is compared", ["model: MDP, Chain, Distributions", "transport: settings, axioms, budget"], "#f3dcec"),
-    ("for everybody", ["archives, atomic, checks, damage, locks, status"], "#e8e8e8"),
+    ("for everybody", ["archives, atomic, checks, damage, kinds, locks, status"], "#e8e8e8"),
 ]  # fmt: skip
 
 

@@ -9,20 +9,21 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Protocol
+from typing import TYPE_CHECKING, ClassVar, Literal, Protocol
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from .archives import read_arrays, save_arrays
 from .backends.protocol import Distances
 from .backends.select import distances_of, host
 from .checks import check_number, check_type, check_whole
 from .damage import DamagedFileError, reading
+from .kinds import Array, Floats, Ints
 from .model import MDP, Distributions, ModelError
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -42,7 +43,9 @@ class Partition:
     diameter: float = 0.0
 
     @classmethod
-    def from_classes(cls, classes: ArrayLike, medoids: ArrayLike | None = None, distance: Any = None) -> Partition:
+    def from_classes(
+        cls, classes: ArrayLike, medoids: ArrayLike | None = None, distance: ArrayLike | Distances | None = None
+    ) -> Partition:
         """A partition from anything that tells classes apart; medoids default to the first state of each class."""
         given = np.asarray(classes)
         if given.ndim != 1 or given.size == 0:
@@ -58,8 +61,7 @@ class Partition:
             chosen[new[given]] = given
         radius = diameter = 0.0
         if distance is not None:
-            d = distance if hasattr(distance, "extents") else distances_of(distance)
-            radius, diameter = d.extents(new, chosen)
+            radius, diameter = _distances(distance).extents(new, chosen)
         for array in (new, chosen):
             array.setflags(write=False)
         return cls(new, chosen, radius, diameter)
@@ -109,7 +111,7 @@ class Partition:
 
     __hash__ = None  # type: ignore[assignment]
 
-    def lift(self, values: ArrayLike) -> NDArray[Any]:
+    def lift(self, values: ArrayLike) -> Array:
         """Values, policies or Q per class [K, …] to one per state [S, …]."""
         array = np.asarray(values)
         if array.ndim == 0 or len(array) != self.n_classes:
@@ -149,16 +151,23 @@ class Aggregation(Protocol):
     array of NumPy, which is theirs until the next step.
     """
 
-    def __call__(self, distance: NDArray[Any], /) -> Partition: ...
+    def __call__(self, distance: Array, /) -> Partition: ...
 
 
 def classes_of(rule: Aggregation, distance: Distances, sizes: Ints | None = None) -> Partition:
     """The classes that a rule makes of distances; `sizes` says how many states each row of them stands for."""
-    given: Any = distance if getattr(rule, "takes_distances", False) else distance.near()
-    if sizes is None:
-        return rule(given)
-    assert isinstance(rule, EpsilonCover)  # others do not count
-    return rule(given, sizes)
+    if sizes is not None:
+        assert isinstance(rule, EpsilonCover)  # others do not count
+        return rule(distance, sizes)
+    return rule(distance if getattr(rule, "takes_distances", False) else distance.near())  # type: ignore[arg-type]
+
+
+def _distances(given: ArrayLike | Distances) -> Distances:
+    """Distances as they are, or those of an array."""
+    if hasattr(given, "epsilon_classes"):
+        return given  # type: ignore[return-value]
+    _check_square(np.shape(given))
+    return distances_of(given)
 
 
 def _check_square(shape: tuple[int, ...]) -> None:
@@ -203,10 +212,7 @@ class EpsilonCover:
         """Make the partition; `weights` counts how many states each row of the distances stands for."""
         if self.eps is None:
             raise ValueError("EpsilonCover needs an eps, in units of the distances.")
-        d: Any = distance
-        if not hasattr(distance, "epsilon_classes"):  # an array
-            _check_square(np.shape(distance))
-            d = distances_of(distance)
+        d = _distances(distance)
         reach = self.eps if self.rule == "radius" else 2.0 * self.eps
         counts = None if weights is None else check_weights(weights, d.n_states)
         labels, medoids, finite = d.epsilon_classes(reach, counts, self.rule == "diameter")
@@ -232,7 +238,7 @@ class KMedoids:
         if check_whole("seed", self.seed) < 0:
             raise ValueError(f"seed must not be negative; got {self.seed}.")
 
-    def __call__(self, distance: NDArray[Any]) -> Partition:
+    def __call__(self, distance: Array) -> Partition:
         import kmedoids
 
         d = np.asarray(distance)
@@ -245,7 +251,7 @@ class KMedoids:
         ground = np.array(d)
         np.fill_diagonal(ground, 0.0)
         start = np.random.default_rng(self.seed).choice(len(d), self.k, replace=False).astype(np.uint64)
-        found: Any = kmedoids.fasterpam(ground, start, n_cpu=1)  # type: ignore[no-untyped-call]
+        found = kmedoids.fasterpam(ground, start, n_cpu=1)  # type: ignore[no-untyped-call]
         return Partition.from_classes(found.labels.astype(np.int64), found.medoids.astype(np.int64), d)
 
 
@@ -270,7 +276,7 @@ def class_shares(partition: Partition, weights: ArrayLike | None = None) -> Floa
     )
 
 
-def membership(partition: Partition) -> Any:
+def membership(partition: Partition) -> csr_array:
     """The matrix [S, K] of zeros and ones that says in which class each state is."""
     from scipy.sparse import csr_array
 

@@ -12,19 +12,19 @@ import warnings
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 import numpy as np
 from numpy.lib import format as npy
-from numpy.typing import NDArray
 
 from . import atomic
 from .damage import Budget, DamagedFileError
+from .kinds import Array
 
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest date of a zip archive
 
 
-def save_arrays(path: Path, arrays: Mapping[str, Any]) -> None:
+def save_arrays(path: Path, arrays: Mapping[str, object]) -> None:
     """Write an archive."""
 
     def fill(stream: IO[bytes]) -> None:
@@ -37,10 +37,10 @@ def save_arrays(path: Path, arrays: Mapping[str, Any]) -> None:
     atomic.write(path, fill)
 
 
-def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
+def read_arrays(path: Path) -> dict[str, Array]:
     """All arrays of an archive by name. To be called inside `damage.reading`, as errors may be of any kind."""
     budget = Budget(path)
-    found: dict[str, NDArray[Any]] = {}
+    found: dict[str, Array] = {}
     with open(path, "rb") as stream, zipfile.ZipFile(stream) as archive:
         for entry in archive.infolist():
             if not entry.filename.endswith(".npy"):
@@ -53,7 +53,7 @@ def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
     return found
 
 
-def read_array(data: bytes, path: Path) -> NDArray[Any]:
+def read_array(data: bytes, path: Path) -> Array:
     """An array from the bytes of an .npy file, which must be just as many as its header says."""
     stream = io.BytesIO(data)
     version = npy.read_magic(stream)

@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 Fill = Callable[[IO[bytes]], None]
 
@@ -100,7 +100,7 @@ def _naming(path: Path) -> Iterator[None]:
         raise type(error)(error.errno, error.strerror or str(error), str(path)) from None
 
 
-def save_json(path: Path, data: Any) -> None:
+def save_json(path: Path, data: object) -> None:
     """Write a JSON file, keys in the order given."""
     write_text(path, json.dumps(data, indent=2, ensure_ascii=False) + "\n")
 

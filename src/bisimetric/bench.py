@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
 
@@ -34,7 +34,18 @@ def _agrees(mdp: MDP, transport: Transport, rng: np.random.Generator) -> bool:
     return True
 
 
-def run_benchmarks(*, quick: bool = False) -> tuple[list[dict[str, Any]], bool]:
+class Measured(TypedDict):
+    """One line of measurements."""
+
+    work: str
+    states: int
+    sweeps: int
+    seconds: float
+    us_per_pair: float
+    kept_mib: float
+
+
+def run_benchmarks(*, quick: bool = False) -> tuple[list[Measured], bool]:
     """Rows of measurements, and whether all results agree with the reference."""
     size = 100 if quick else 200
     first = problems.chain(n_states=size, n_classes=20)
@@ -50,7 +61,8 @@ def run_benchmarks(*, quick: bool = False) -> tuple[list[dict[str, Any]], bool]:
         ("independent, first MDP", first, Independent()),
     ]
     rng = np.random.default_rng(0)
-    rows, correct = [], True
+    rows: list[Measured] = []
+    correct = True
     for name, mdp, transport in work:
         correct &= _agrees(mdp if mdp.n_states <= size else problems.garnet(60, 1, 8), transport, rng)
         chain = mdp.under(mdp.uniform_policy())

@@ -18,9 +18,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from .kinds import Floats
 
 
 class CertificateError(ArithmeticError):
@@ -416,7 +415,7 @@ def one_step_progress(
 
 
 def api_errors_limit(*, gamma: float, greedy_error: float, evaluation_error: float) -> Certificate:
-    """Any α: limsup ‖V^π_k − V*‖∞ ≤ limsup(δ_GI + 2γ δ_PE)/(1−γ)² (eq. 20)."""
+    """For any α: limsup ‖V^π_k − V*‖∞ ≤ limsup(δ_GI + 2γ δ_PE)/(1−γ)² (eq. 20)."""
     return _certificate(
         lambda: (greedy_error + 2.0 * gamma * evaluation_error) / (1.0 - gamma) ** 2,
         "API(α) from its errors, in the limit (eq. 20)",

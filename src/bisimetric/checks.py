@@ -6,9 +6,12 @@ import dataclasses
 import math
 from collections.abc import Mapping
 from numbers import Real
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-Settings = TypeVar("Settings")
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+Settings = TypeVar("Settings", bound="DataclassInstance")
 
 
 class InputError(ValueError):
@@ -27,21 +30,21 @@ class InputError(ValueError):
         return f"{self.message} {self.command}" if self.command else self.message
 
 
-def check_type(name: str, value: Any, *kinds: type, words: str = "") -> None:
+def check_type(name: str, value: object, *kinds: type, words: str = "") -> None:
     """Raise a TypeError that names the argument unless the value is of one of these kinds."""
     if not isinstance(value, kinds):
         wanted = words or " or ".join(kind.__name__ for kind in kinds)
         raise TypeError(f"{name} must be {wanted}; got {type(value).__name__}.")
 
 
-def check_number(name: str, value: Any) -> float:
+def check_number(name: str, value: object) -> float:
     """A real number as a float."""
     if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(f"{name} must be a number; got {type(value).__name__}.")
     return float(value)
 
 
-def check_whole(name: str, value: Any) -> int:
+def check_whole(name: str, value: object) -> int:
     """A whole number as an int."""
     number = check_number(name, value)
     if not math.isfinite(number) or number != round(number):
@@ -49,13 +52,12 @@ def check_whole(name: str, value: Any) -> int:
     return round(number)
 
 
-def merged(kind: type[Settings], settings: Settings | None, changes: Mapping[str, Any]) -> Settings:
+def merged(kind: type[Settings], settings: Settings | None, changes: Mapping[str, object]) -> Settings:
     """Settings (a dataclass with defaults) with some of them changed; refuses names that are none."""
-    base: Any = kind() if settings is None else settings
+    base = kind() if settings is None else settings
     check_type("settings", base, kind)
     known = {field.name for field in dataclasses.fields(base)}
     for name in changes:
         if name not in known:
             raise TypeError(f"there is no setting {name!r}; there are {', '.join(sorted(known))}.")
-    changed: Settings = dataclasses.replace(base, **changes)
-    return changed
+    return dataclasses.replace(base, **changes)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 
 @contextmanager
@@ -15,7 +15,7 @@ def locked(folder: Path) -> Iterator[bool]:
         yield _lock(handle)
 
 
-def _lock(handle: IO[Any]) -> bool:
+def _lock(handle: IO[str]) -> bool:
     try:
         import fcntl
     except ImportError:  # Windows
@@ -27,10 +27,10 @@ def _lock(handle: IO[Any]) -> bool:
     return True
 
 
-def _lock_on_windows(handle: IO[Any]) -> bool:
+def _lock_on_windows(handle: IO[str]) -> bool:
     import importlib
 
-    msvcrt: Any = importlib.import_module("msvcrt")
+    msvcrt = importlib.import_module("msvcrt")
     try:
         handle.seek(0)
         msvcrt.locking(handle.fileno(), msvcrt.LK_NBLCK, 1)

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from .model import MDP
 from .policy import PolicyRun
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 # Colour-blind safe (Okabe and Ito), the same colour for the same quantity everywhere.
 BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#7F7F7F"
@@ -20,13 +24,13 @@ def available() -> bool:
     return find_spec("matplotlib") is not None
 
 
-def _figure(columns: int, width: float) -> tuple[Any, Any]:
+def _figure(columns: int, width: float) -> tuple[Figure, list[Axes]]:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, 2.7), layout="constrained")
     FigureCanvasAgg(figure)
-    axes = figure.subplots(1, columns, squeeze=False)[0]
+    axes: list[Axes] = list(figure.subplots(1, columns, squeeze=False)[0])
     for axis in axes:
         axis.spines[["top", "right"]].set_visible(False)
         axis.grid(True, color="0.9", linewidth=0.6)

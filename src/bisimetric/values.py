@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike, DTypeLike
 
 from .aggregation import Partition, class_shares
 from .backends.protocol import Backend
@@ -14,9 +13,8 @@ from .backends.select import host
 from .backends.threads import single_thread
 from .certificates import Certificate
 from .checks import check_type
+from .kinds import Array, Bools, Floats, Ints
 from .model import MDP, Chain
-
-Floats = NDArray[np.float64]
 
 _DENSE_SOLVE = 500  # unknowns up to which values are found by a dense solve
 _PATIENT = 0.99  # discount above which plain iteration is given a good start by a Krylov method
@@ -63,9 +61,7 @@ def abstract_values(
     return _iterated(chain, labels, shares, start[partition.medoids], on)[0][labels]
 
 
-def _iterated(
-    chain: Chain, labels: NDArray[np.int64], shares: Floats, start: Floats, on: Backend | None
-) -> tuple[Floats, float]:
+def _iterated(chain: Chain, labels: Ints, shares: Floats, start: Floats, on: Backend | None) -> tuple[Floats, float]:
     """(values of the chain averaged over classes [K], a bound on their error where classes are states), iterated."""
     gamma = chain.gamma
     scale = max(float(np.abs(chain.rewards).max()), (1.0 - gamma) * float(np.abs(start).max()), 1e-300)
@@ -80,7 +76,7 @@ def _rounding(model: Chain | MDP, V: Floats) -> float:
     return (2 * int(model.rows.sizes.max()) + 4) * float(np.finfo(np.float64).eps) * size
 
 
-def _solved(chain: Chain, labels: NDArray[np.int64], shares: Floats) -> Floats:
+def _solved(chain: Chain, labels: Ints, shares: Floats) -> Floats:
     """Values of the chain averaged over classes [K], by a dense solve."""
     n = int(labels.max()) + 1
     A, R = np.empty((n, n)), np.empty(n)
@@ -113,7 +109,7 @@ class Values:
     def error(self) -> float:
         return self.certificate.error
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> Array:
         return np.array(self.value, dtype=dtype, copy=True if copy else None)
 
     def __len__(self) -> int:
@@ -160,7 +156,7 @@ def greedy(mdp: MDP, values: ArrayLike | Values) -> Floats:
     return policy
 
 
-def first_choices(mdp: MDP, good: NDArray[np.bool_]) -> NDArray[np.int64]:
+def first_choices(mdp: MDP, good: Bools) -> Ints:
     """The first good choice of each state [S]; each state must have one."""
     choices = np.flatnonzero(good)
     return np.asarray(choices[np.flatnonzero(np.diff(mdp.state_of_choice[choices], prepend=-1))])
@@ -169,7 +165,7 @@ def first_choices(mdp: MDP, good: NDArray[np.bool_]) -> NDArray[np.int64]:
 def best_values(mdp: MDP) -> tuple[Floats, float]:
     """(V*, a bound on its error) by policy iteration: choices change only where that is clearly better."""
     V = np.zeros(mdp.n_states)
-    chosen: NDArray[np.int64] | None = None
+    chosen: Ints | None = None
     states, starts = mdp.state_of_choice, mdp.choice_ptr[:-1]
     scale = max(float(np.abs(mdp.rewards).max()) / (1.0 - mdp.gamma), 1e-300)
     while True:
@@ -185,7 +181,7 @@ def best_values(mdp: MDP) -> tuple[Floats, float]:
         chosen = better
         policy = np.zeros(mdp.n_choices)
         policy[chosen] = 1.0
-        V, _ = policy_values(mdp.under(policy), TV)
+        V, _ = policy_values(mdp.under_checked(policy), TV)
 
 
 def value_ranges(model: Chain | MDP, discount: float) -> list[tuple[Floats, float]]:

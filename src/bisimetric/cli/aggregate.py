@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
 from .inputs import Json, aggregation_rule, check_output
 from .words import BadInputError, print_json, print_rows
+
+if TYPE_CHECKING:
+    from ..kinds import Facts
 
 
 def aggregate(
@@ -41,9 +44,11 @@ def aggregate(
     solution = MetricSolution.load(metric_file)
     with reading(metric_file, "a metric file"):
         extra = read_arrays(metric_file)
-    partition = aggregation_rule(eps, rule, k, seed or 0)(solution.distance)
+    chosen = aggregation_rule(eps, rule, k, seed or 0)
+    assert chosen is not None  # as eps or k is given
+    partition = chosen(solution.distance)
     asked = solution.question
-    facts: dict[str, Any] = {
+    facts: Facts = {
         "states": partition.n_states,
         "classes": partition.n_classes,
         "largest_class": int(partition.sizes.max()),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
@@ -11,6 +11,8 @@ from .models import NO_OPTIONS, Loaded, Model, ModelOptions, load
 from .words import print_json, print_rows, readable_bytes, readable_seconds
 
 if TYPE_CHECKING:
+    from ..kinds import Facts
+    from ..metric.plan import Plan
     from ..model import MDP
 
 _SHOWN = 12
@@ -25,7 +27,7 @@ def info(model: Model, *, options: ModelOptions = NO_OPTIONS, json: Json = False
     mdp = loaded.mdp
     sizes, counts = mdp.rows.sizes, mdp.choice_ptr[1:] - mdp.choice_ptr[:-1]
     cost = plan(mdp, Exact(), loaded.gamma)
-    facts: dict[str, Any] = {
+    facts: Facts = {
         "model": model,
         "states": mdp.n_states,
         "choices": mdp.n_choices,
@@ -53,30 +55,30 @@ def info(model: Model, *, options: ModelOptions = NO_OPTIONS, json: Json = False
     if json:
         print_json(facts)
         return 0
-    print_rows(_rows(loaded, mdp, facts, sizes, counts, cost))
+    print_rows(_rows(loaded, mdp, cost))
     return 0
 
 
-def _listed(names: list[str], count: int | None = None) -> str:
-    total = len(names) if count is None else count
-    return (", ".join(names[:_SHOWN]) + (f", … ({total} in all)" if total > _SHOWN else "")) or "none"
+def _listed(names: list[str]) -> str:
+    return (", ".join(names[:_SHOWN]) + (f", … ({len(names)} in all)" if len(names) > _SHOWN else "")) or "none"
 
 
-def _rows(loaded: Loaded, mdp: MDP, facts: dict[str, Any], sizes: Any, counts: Any, cost: Any) -> dict[str, Any]:
+def _rows(loaded: Loaded, mdp: MDP, cost: Plan) -> Facts:
+    sizes, counts = mdp.rows.sizes, mdp.choice_ptr[1:] - mdp.choice_ptr[:-1]
     chosen = loaded.reward or ("none chosen" if len(mdp.reward_models) > 1 else "none")
-    rows: dict[str, Any] = {
+    rows: Facts = {
         "states": mdp.n_states,
         "choices": f"{mdp.n_choices} ({counts.min()} to {counts.max()} a state)",
-        "actions": _listed(facts["actions"], facts["action_count"]),
+        "actions": _listed(list(mdp.action_labels)),
         "transitions": mdp.rows.probs.size,
         "successors": f"{sizes.min()} to {sizes.max()} a choice, {sizes.mean():.3g} on average",
-        "reward models": _listed(facts["reward_models"]),
+        "reward models": _listed(list(mdp.reward_models)),
         "reward": f"{chosen}, from {mdp.reward_range[0]:g} to {mdp.reward_range[1]:g} (span {mdp.reward_span:g})",
-        "labels": _listed([f"{name} ({count})" for name, count in facts["labels"].items()]),
+        "labels": _listed([f"{name} ({int(holds.sum())})" for name, holds in mdp.state_labels.items()]),
         "discount": "none in the file; give --gamma" if loaded.gamma is None else f"{loaded.gamma:g}",
     }
     if mdp.classes is not None:
-        rows["known classes"] = facts["known_classes"]
+        rows["known classes"] = len(set(mdp.classes.tolist()))
     fits = "" if cost.fits else f", which does not fit into {readable_bytes(cost.available_bytes)}: {cost.remedy}"
     rows["a metric"] = (
         f"{cost.pairs} pairs of states (uniform policy, exact); {readable_bytes(cost.fixed_bytes)} for distances and "

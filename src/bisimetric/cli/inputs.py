@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
 from .words import BadInputError
 
 if TYPE_CHECKING:
+    from ..aggregation import EpsilonCover, KMedoids
+    from ..kinds import Array, Floats
     from ..model import MDP
     from ..schedules import StepSize
     from ..transport import Transport
@@ -32,7 +34,7 @@ def parse_transport(text: str) -> Transport:
     if name not in kinds:
         raise BadInputError(f"unknown transport {name!r}; known: {', '.join(kinds)}.")
     kind, main = kinds[name]
-    settings: dict[str, Any] = {main: value} if colon else {}
+    settings: dict[str, str] = {main: value} if colon else {}
     for option in options:
         key, equals, setting = option.partition("=")
         if not equals:
@@ -41,21 +43,22 @@ def parse_transport(text: str) -> Transport:
             raise BadInputError(f"transport {text!r}: {key} is given twice.")
         settings[key] = setting
     known = {field: kind.__dataclass_fields__[field].type for field in kind.__dataclass_fields__}
+    numbers: dict[str, float] = {}
     for key, setting in settings.items():
         if key not in known:
             raise BadInputError(f"transport {name!r} has no setting {key!r}; known: {', '.join(known)}.")
         if known[key] == "float":
             try:
-                settings[key] = float(setting)
+                numbers[key] = float(setting)
             except ValueError:
                 raise BadInputError(f"transport {name!r}: {key} must be a number; got {setting!r}.") from None
     try:
-        return kind(**settings)
+        return kind(**{**settings, **numbers})
     except TypeError:
         raise BadInputError(f"transport {name!r} needs a value, as in {name}:0.5.") from None
 
 
-def load_policy(text: str, mdp: MDP) -> Any:
+def load_policy(text: str, mdp: MDP) -> Floats:
     """A policy per choice: the word uniform, or a .npy, .npz (entry policy) or text file."""
     if text == "uniform":
         return mdp.uniform_policy()
@@ -82,7 +85,7 @@ def load_policy(text: str, mdp: MDP) -> Any:
         raise BadInputError(f"{text}: {error}") from None
 
 
-def _read_text_policy(path: Path) -> Any:
+def _read_text_policy(path: Path) -> Array:
     """Numbers, or names of actions one a line."""
     import numpy as np
 
@@ -109,7 +112,7 @@ def check_output(path: Path) -> None:
         raise BadInputError(f"{path}: cannot be written ({error.strerror}).") from None
 
 
-def aggregation_rule(eps: float | None, rule: str | None, k: int | None, seed: int) -> Any:
+def aggregation_rule(eps: float | None, rule: str | None, k: int | None, seed: int) -> EpsilonCover | KMedoids | None:
     """The rule of aggregation that was asked for; None where none was."""
     from ..aggregation import EpsilonCover, KMedoids
 

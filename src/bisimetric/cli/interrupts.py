@@ -10,7 +10,7 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from types import FrameType
 
 _seen = {"ctrl-c": False}
 
@@ -24,7 +24,7 @@ def watched() -> Iterator[None]:
         yield
         return
 
-    def remember(number: int, frame: Any) -> None:
+    def remember(number: int, frame: FrameType | None) -> None:
         _seen["ctrl-c"] = True
         raise KeyboardInterrupt
 

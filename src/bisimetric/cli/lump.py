@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 from cyclopts import Parameter
 
@@ -12,8 +12,11 @@ from .models import NO_OPTIONS, Model, ModelOptions, load
 from .words import BadInputError, print_json, print_rows
 
 if TYPE_CHECKING:
+    from ..kinds import Facts
     from ..lumping import Lumping
     from ..model import MDP
+
+Match = Literal["labels", "hausdorff"]
 
 
 def lump(
@@ -56,8 +59,7 @@ def lump(
     loaded = load(model, replace(options, reward=None) if every else options, whole=every, discount=wanted)
     mdp = loaded.mdp
     names = None if respect is None else [name for name in respect.split(",") if name]
-    matching: Any = match
-    lumping = find_classes(mdp, matching, respect=names, rewards="all" if every else "current", tol=tol)
+    lumping = find_classes(mdp, cast("Match", match), respect=names, rewards="all" if every else "current", tol=tol)
     files: dict[Path, atomic.Fill] = {}
     if map is not None:
         files[map] = atomic.text_filler(class_table(mdp, lumping))
@@ -83,7 +85,7 @@ def lump(
     if json:
         print_json(facts)
         return 0
-    rows: dict[str, Any] = {
+    rows: Facts = {
         "states": mdp.n_states,
         "choices": mdp.n_choices,
         "reward": facts["reward"] or "none",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
@@ -16,7 +16,12 @@ from .options import MetricOptions, settings_from
 from .words import BadInputError, print_json, print_rows, say
 
 if TYPE_CHECKING:
+    from rich.progress import Progress as RichProgress
+    from rich.progress import TaskID
+
+    from ..kinds import Array
     from ..metric import MetricSolution, Progress
+    from ..model import MDP, Chain
 
 _NOTHING = MetricOptions()
 
@@ -26,8 +31,8 @@ class _Bar:
 
     def __init__(self, tol: float, quiet: bool) -> None:
         self.tol, self.first = tol, 0.0
-        self.bar: Any = None
-        self.task: Any = None
+        self.bar: RichProgress | None = None
+        self.task: TaskID | None = None
         if not quiet and sys.stderr is not None and sys.stderr.isatty():
             from rich.console import Console
             from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -47,7 +52,7 @@ class _Bar:
 
     def __call__(self, progress: Progress) -> None:
         interrupts.check()
-        if self.bar is None:
+        if self.bar is None or self.task is None:
             return
         from math import log
 
@@ -94,7 +99,7 @@ def metric(
     if output is not None:
         check_output(output)
     loaded = load(model, options)
-    subject: Any = loaded.mdp
+    subject: MDP | Chain = loaded.mdp
     if settings.match is None:
         subject = loaded.mdp.under(load_policy(policy or "uniform", loaded.mdp))
     check_fits(subject, settings)
@@ -139,11 +144,11 @@ def _report(
     interrupted = solution.status is Status.INTERRUPTED
     if output is not None and saved is not None:
         if solution.converged:
-            solution.save(output, **_extra(loaded))
+            solution.save(output, restart=False, **_extra(loaded))
             saved.unlink(missing_ok=True)
         else:  # what can be gone on from is kept beside the answer so far
             solution.save(saved, restart=True)
-            solution.save(output, **_extra(loaded))
+            solution.save(output, restart=False, **_extra(loaded))
     asked = solution.question
     d = solution.distance
     facts = {
@@ -189,11 +194,11 @@ def _report(
     return 0 if solution.converged else 130 if interrupted else 1
 
 
-def _extra(loaded: Loaded) -> dict[str, Any]:
+def _extra(loaded: Loaded) -> dict[str, Array]:
     """What is known of the states, beside the distances."""
     import numpy as np
 
-    extra: dict[str, Any] = {}
+    extra: dict[str, Array] = {}
     if loaded.mdp.state_names is not None:
         extra["state_names"] = np.array(loaded.mdp.state_names, dtype=str)
     if loaded.mdp.classes is not None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
 from .words import BadInputError, say
 
 if TYPE_CHECKING:
+    from ..kinds import Facts
     from ..model import MDP
 
 Model = Annotated[str, Parameter(help="A model file, problem:NAME?argument=value&…, or gym:ENV.")]
@@ -55,7 +56,7 @@ class Loaded:
             return None
         return (mdp.reward_name or "the model's own") + (" (as costs)" if self.costs else "")
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> Facts:
         """What outputs say of the model."""
         return {"reward": self.reward, "gamma": self.gamma}
 
@@ -129,7 +130,7 @@ def _read_gym(text: str, gamma: float | None) -> MDP:
     name, _, query = text.partition("?")
     if gamma is None:
         raise BadInputError(f"gym:{name}: Gymnasium environments have no discount; give --gamma.")
-    options: dict[str, Any] = {}
+    options: dict[str, bool | int | str] = {}
     for key, value in parse_qsl(query):
         lowered = value.lower()
         options[key] = lowered == "true" if lowered in ("true", "false") else int(value) if value.isdigit() else value

@@ -8,13 +8,15 @@ from __future__ import annotations
 import dataclasses
 import types
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from cyclopts import Parameter
 
 from ..metric import MetricSettings
 from ..policy import PolicySettings
 from .inputs import aggregation_rule, parse_band, parse_step_size, parse_transport
+
+Settings = TypeVar("Settings", PolicySettings, MetricSettings)
 
 
 class Text(NamedTuple):
@@ -32,10 +34,10 @@ class Form(NamedTuple):
     """How a field is given on the command line: its options, and what makes its value of them (None: not given)."""
 
     options: tuple[Text, ...]
-    parse: Callable[..., Any]
+    parse: Callable[..., object]
 
 
-def _as_given(value: Any) -> Any:
+def _as_given(value: object) -> object:
     return value
 
 
@@ -99,14 +101,14 @@ def documented(settings: type) -> dict[str, str]:
     return said
 
 
-def _plain_type(hint: Any) -> Any:
+def _plain_type(hint: Any) -> type:
     """The type of an option's value: no None, and words for words that are listed."""
     if get_origin(hint) in (Union, types.UnionType):
         hint = next(part for part in get_args(hint) if part is not type(None))
     return type(get_args(hint)[0]) if get_origin(hint) is Literal else hint
 
 
-def _as_text(field: dataclasses.Field[Any], hint: Any, said: str) -> Text:
+def _as_text(field: dataclasses.Field[object], hint: object, said: str) -> Text:
     """A field as an option: what is said of it, and its default in words."""
     what, _, otherwise = said.replace("`", "").replace('"', "").rstrip(".").partition("; None for ")
     default = otherwise or None
@@ -120,7 +122,7 @@ def _as_text(field: dataclasses.Field[Any], hint: Any, said: str) -> Text:
 def options_of(settings: type, name: str) -> Any:
     """A dataclass of options for settings; what is not given is None, and left to the settings."""
     said, hints, forms = documented(settings), get_type_hints(settings), _FORMS[settings]
-    fields: list[Any] = []
+    fields: list[tuple[str, object, object]] = []
     for field in dataclasses.fields(settings):
         own = Form((_as_text(field, hints[field.name], said[field.name]),), _as_given)
         for text in forms.get(field.name, own).options:
@@ -136,7 +138,7 @@ def options_of(settings: type, name: str) -> Any:
     return Parameter(name="*")(made)
 
 
-def settings_from(settings: type, options: Any) -> Any:
+def settings_from(settings: type[Settings], options: Any) -> Settings:
     """The settings that options stand for."""
     chosen: dict[str, Any] = {}
     for field in dataclasses.fields(settings):

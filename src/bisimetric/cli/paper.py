@@ -7,7 +7,7 @@ import time
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, TypedDict
 
 from cyclopts import App, Parameter
 
@@ -20,6 +20,9 @@ from .words import BadInputError, print_json, say
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from rich.progress import Progress
+
+    from ..paper.claims import Decision
     from ..paper.jobs import Job
 
 paper = App(
@@ -30,6 +33,15 @@ paper = App(
 )
 
 
+class _Listed(TypedDict):
+    """A figure of the list."""
+
+    id: str
+    title: str
+    runs: dict[str, int]
+    in_paper: bool
+
+
 @paper.command(name="list")
 def list_figures(*, json: Json = False) -> int:
     """List the figures: their ids, what they show, and how many runs they need."""
@@ -37,7 +49,7 @@ def list_figures(*, json: Json = False) -> int:
     from ..paper.jobs import can_run
     from ..paper.settings import PROFILES, TEXT
 
-    rows: list[dict[str, Any]] = []
+    rows: list[_Listed] = []
     for name in FIGURES:
         module = figure(name)
         runs = {
@@ -175,7 +187,7 @@ def write_report(folder: Path, *, publish: Path | None = None, json: Json = Fals
     return 0
 
 
-def _write_report(folder: Path, publish: Path | None, quiet: bool = False) -> Any:
+def _write_report(folder: Path, publish: Path | None, quiet: bool = False) -> list[Decision]:
     from ..paper import report as pages
 
     interrupts.check()
@@ -197,17 +209,17 @@ def _progress(jobs: list[Job]) -> Iterator[Callable[[Job], None]]:
     total = sum(cost(job) for job in jobs)
     began = shown = time.monotonic()
     count, worked = 0, 0.0
-    bar: Any = None
+    bar: Progress | None = None
     if sys.stderr.isatty() and jobs:
+        from rich import progress as rich
         from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-        bar = Progress(
-            TextColumn("runs"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            TextColumn("{task.fields[left]}"),
+        bar = rich.Progress(
+            rich.TextColumn("runs"),
+            rich.BarColumn(),
+            rich.MofNCompleteColumn(),
+            rich.TimeElapsedColumn(),
+            rich.TextColumn("{task.fields[left]}"),
             console=Console(stderr=True),
             transient=True,
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import sys
 import time
 from dataclasses import asdict, dataclass, fields
@@ -19,6 +20,10 @@ from .options import PolicyOptions, settings_from
 from .words import BadInputError, print_json, print_table, say
 
 if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+    from rich.live import Live
+
+    from ..kinds import Facts, Floats
     from ..policy import PolicyRun, Step
 
 _DEFAULT_MODEL = "problem:chain"
@@ -52,12 +57,12 @@ class _Asked:
     reading: ModelOptions
     options: Any  # PolicyOptions
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> Facts:
         """Plain types; options that were not given are left out."""
         return {"model": self.model, "policy": self.policy, **_given(self.reading), **_given(self.options)}
 
     @classmethod
-    def of(cls, plain: dict[str, Any], folder: Path) -> _Asked:
+    def of(cls, plain: Facts, folder: Path) -> _Asked:
         """What was asked, from its description; raises unless every entry has its type."""
         kinds = {"model": "str", "policy": "str", "policy_hash": "str"}
         kinds |= {f.name: str(f.type) for part in (ModelOptions, PolicyOptions) for f in fields(part)}
@@ -66,22 +71,22 @@ class _Asked:
                 raise BadInputError(f"{folder / 'settings.json'}: damaged; the entry {name!r} cannot be used.")
         if "model" not in plain or "policy" not in plain or "policy_hash" not in plain:
             raise BadInputError(f"{folder / 'settings.json'}: damaged; an entry is missing.")
-        values: dict[str, Any] = {name: tuple(x) if isinstance(x, list) else x for name, x in plain.items()}
+        values = {name: tuple(x) if isinstance(x, list) else x for name, x in plain.items()}
 
-        def of_part(part: Any) -> dict[str, Any]:
+        def of_part(part: type[DataclassInstance]) -> dict[str, Any]:
             return {f.name: values[f.name] for f in fields(part) if f.name in values}
 
         reading, options = ModelOptions(**of_part(ModelOptions)), PolicyOptions(**of_part(PolicyOptions))
-        return cls(plain["model"], plain["policy"], reading, options)
+        return cls(str(plain["model"]), str(plain["policy"]), reading, options)
 
 
-def _given(options: Any) -> dict[str, Any]:
+def _given(options: DataclassInstance) -> Facts:
     """Options that were given, as JSON has them."""
     given = {name: value for name, value in asdict(options).items() if value != getattr(type(options)(), name)}
     return {name: list(value) if isinstance(value, tuple) else value for name, value in given.items()}
 
 
-def _fits(value: Any, kind: str) -> bool:
+def _fits(value: object, kind: str) -> bool:
     """Whether a value from JSON is of the kind that an annotation says."""
     if "tuple" in kind:
         return isinstance(value, list) and all(isinstance(x, str) for x in value)
@@ -113,7 +118,7 @@ def solve(
     if not checkpoint_every >= 0.0:
         raise BadInputError(f"--checkpoint-every must be a number of seconds, at least 0; got {checkpoint_every}.")
     asked = _Asked(model or _DEFAULT_MODEL, policy or "uniform", reading, options)
-    stored: dict[str, Any] = {}
+    stored: Facts = {}
     if resume is not None:
         if out is not None:
             raise BadInputError("give --out (a new run) or --resume (an old one), not both.")
@@ -151,7 +156,7 @@ def solve(
     return _report(loaded, settings, result, folder, place.pictures, json)
 
 
-def _check_run(loaded: Loaded, settings: PolicySettings, start: Any) -> None:
+def _check_run(loaded: Loaded, settings: PolicySettings, start: Floats) -> None:
     """Refuse what cannot be run, or does not fit, before a folder is made."""
     from ..metric.plan import check_fits
     from ..policy.loop import LoopState
@@ -162,7 +167,7 @@ def _check_run(loaded: Loaded, settings: PolicySettings, start: Any) -> None:
     LoopState.first(reduction.model, settings, first)
 
 
-def _resumed(folder: Path, model: str | None, policy: str | None, given: _Asked) -> tuple[dict[str, Any], _Asked]:
+def _resumed(folder: Path, model: str | None, policy: str | None, given: _Asked) -> tuple[Facts, _Asked]:
     """(the settings of a run folder, what they ask with --steps as given now); all else must agree."""
     from dataclasses import replace
 
@@ -193,13 +198,13 @@ class _Display:
 
     def __init__(self, settings: PolicySettings, heading: str, quiet: bool) -> None:
         self.steps, self.heading, self.quiet = settings.steps, heading, quiet
-        self.live: Any = None
+        self.live: Live | None = None
         self.shown = time.monotonic()
         if not quiet and sys.stderr is not None and sys.stderr.isatty():
+            from rich import live
             from rich.console import Console
-            from rich.live import Live
 
-            self.live = Live(console=Console(stderr=True), refresh_per_second=8, transient=True)
+            self.live = live.Live(console=Console(stderr=True), refresh_per_second=8, transient=True)
 
     def __enter__(self) -> _Display:
         if self.live is not None:
@@ -247,13 +252,13 @@ def _report(
     drawn = []
     if pictures and available() and result.history and not interrupted:
         drawn = [str(path) for path in draw(mdp, result, folder)]
-    missed = settings.target is not None and not result.certificate.error <= settings.target
+    met = _meets_target(settings, result)
     rule = settings.for_model(mdp).aggregation
-    facts = {
+    facts: Facts = {
         **runs.summary(mdp, result),
         **loaded.facts(),
         "target": settings.target,
-        "target_met": not missed,
+        "target_met": met,
         "aggregation": repr(rule),
         "folder": str(folder),
         "pictures": drawn,
@@ -261,32 +266,37 @@ def _report(
     if as_json:
         print_json(facts)
     else:
-        _print_result(loaded, facts, result, folder, drawn, rule, pictures and not available())
+        _print_result(loaded, settings.for_model(mdp), result, folder, drawn, pictures and not available())
     if interrupted:
         say(f"bisimetric: interrupted; the policy so far is kept. Go on with: bisimetric solve --resume {folder}")
         return 130
-    return 1 if missed else 0
+    return 0 if met else 1
+
+
+def _meets_target(settings: PolicySettings, result: PolicyRun) -> bool:
+    return settings.target is None or result.certificate.error <= settings.target
 
 
 def _print_result(
-    loaded: Loaded, facts: dict[str, Any], result: PolicyRun, folder: Path, drawn: list[str], rule: Any, bare: bool
+    loaded: Loaded, settings: PolicySettings, result: PolicyRun, folder: Path, drawn: list[str], bare: bool
 ) -> None:
-    mdp = loaded.mdp
+    mdp, rule = loaded.mdp, settings.aggregation
     known = "" if mdp.classes is None else f" (the model was made with {len(set(mdp.classes.tolist()))})"
     eps = f", ε = {rule.eps:.4g}" if hasattr(rule, "eps") else ""
-    rows: dict[str, Any] = {
+    rows: Facts = {
         "states": mdp.n_states,
         "reward, discount": f"{loaded.reward or 'none'}, {mdp.gamma:g}",
-        "classes found": f"{facts['classes']}{known}{eps}",
+        "classes found": f"{result.partition.n_classes}{known}{eps}",
     }
-    if facts["error"] is not None:
-        rows["error to the optimum"] = f"{facts['error']:.4g}"
+    if result.error is not None:
+        rows["error to the optimum"] = f"{result.error:.4g}"
     scale = mdp.reward_span / (1.0 - mdp.gamma)
-    rows["certified bound on it"] = f"{facts['bound']:.4g} (values range over {scale:.4g})"
-    if facts["target"] is not None:
-        rows["target"] = f"{facts['target']:.4g}, {'met' if facts['target_met'] else 'missed'}"
-    rows["steps, time"] = f"{facts['steps']}, {facts['seconds']:.1f} s"
-    advice = result.status.command if not facts["target_met"] else ""
+    rows["certified bound on it"] = f"{result.certificate.error:.4g} (values range over {scale:.4g})"
+    met = _meets_target(settings, result)
+    if settings.target is not None:
+        rows["target"] = f"{settings.target:.4g}, {'met' if met else 'missed'}"
+    rows["steps, time"] = f"{len(result.history)}, {math.fsum(step.seconds for step in result.history):.1f} s"
+    advice = "" if met else result.status.command
     rows["ended because"] = result.status.value + (f"; {advice}" if advice else "")
     rows["policy as a table"] = folder / "policy.csv"
     rows["policy, values, classes"] = folder / "result.npz"

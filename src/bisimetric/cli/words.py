@@ -7,8 +7,8 @@ import math
 import os
 import sys
 import traceback
+from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any
 
 _LONGEST = 600
 
@@ -40,12 +40,12 @@ def complain(error: BaseException) -> None:
     say("bisimetric: " + (text if len(text) <= _LONGEST else text[:_LONGEST] + "…"))
 
 
-def print_json(facts: dict[str, Any]) -> None:
+def print_json(facts: Mapping[str, object]) -> None:
     """One machine-readable object, as the standard has it: numbers that are not finite are null."""
     print(json.dumps(_finite(facts), allow_nan=False))
 
 
-def _finite(value: Any) -> Any:
+def _finite(value: object) -> object:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):
@@ -53,7 +53,7 @@ def _finite(value: Any) -> Any:
     return [_finite(entry) for entry in value] if isinstance(value, (list, tuple)) else value
 
 
-def print_table(rows: dict[str, Any], title: str | None = None) -> None:
+def print_table(rows: Mapping[str, object], title: str | None = None) -> None:
     """Names and values, one below the other; whatever they hold is shown as it is."""
     from rich.console import Console
     from rich.table import Table
@@ -65,7 +65,7 @@ def print_table(rows: dict[str, Any], title: str | None = None) -> None:
     Console().print(table)
 
 
-def print_rows(rows: dict[str, Any]) -> None:
+def print_rows(rows: Mapping[str, object]) -> None:
     """Names and values in plain lines."""
     width = max(len(name) for name in rows) + 1
     for name, value in rows.items():

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..kinds import Floats, Matrices
 from ..model import MDP, ModelError
 
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
-def from_mdptoolbox(P: Any, R: Any, gamma: float) -> MDP:
+
+def from_mdptoolbox(P: Matrices, R: Matrices, gamma: float) -> MDP:
     """An MDP from mdptoolbox's P [A, S, S] (or A sparse matrices) and R [S], [S, A] or [A, S, S]."""
     return MDP.from_arrays(P, R, gamma, axes="ass")
 
 
-def to_mdptoolbox(mdp: MDP) -> tuple[list[Any], np.ndarray[Any, Any]]:
+def to_mdptoolbox(mdp: MDP) -> tuple[list[csr_array], Floats]:
     """(P, R) for mdptoolbox: a list of A sparse matrices [S, S] and rewards [S, A]."""
     counts = np.diff(mdp.choice_ptr)
     if not np.all(counts == counts[0]):
@@ -46,7 +50,7 @@ def to_quantecon(mdp: MDP) -> Any:
     except ImportError:
         raise ModelError("quantecon is not installed; pip install quantecon.") from None
     order = np.lexsort((mdp.action_of_choice, mdp.state_of_choice))
-    make: Any = getattr(quantecon.markov, "DiscreteDP")  # noqa: B009 (not exported for type checkers)
+    make = getattr(quantecon.markov, "DiscreteDP")  # noqa: B009 (not exported for type checkers)
     return make(
         np.array(mdp.rewards)[order],
         mdp.rows.matrix()[order].tocsr(),

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
 from ..model import MDP, ModelError
 
+_Branch = tuple[float, int, float, bool]  # probability, next state, reward, terminated
 
-def from_gymnasium(env: Any, gamma: float, **options: Any) -> MDP:
+
+def from_gymnasium(env: object, gamma: float, **options: Any) -> MDP:
     """An MDP from an environment or its name.
 
     The table P[s][a] lists (probability, next state, reward, terminated). Repeated successors are added up. Ends of
@@ -36,7 +39,7 @@ def from_gymnasium(env: Any, gamma: float, **options: Any) -> MDP:
     return _from_table(table, gamma)
 
 
-def _from_table(table: dict[int, dict[int, Any]], gamma: float) -> MDP:
+def _from_table(table: Mapping[int, Mapping[int, Iterable[_Branch]]], gamma: float) -> MDP:
     from scipy.sparse import csr_array
 
     states = sorted(table)

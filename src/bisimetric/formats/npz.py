@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from ..archives import read_arrays, save_arrays
 from ..damage import reading
+from ..kinds import Array, Facts, Floats, Ints
 from ..model import MDP, Distributions, ModelError, rises
 
 FORMAT, VERSION = "bisimetric-mdp", 1
@@ -22,7 +22,7 @@ FORMAT, VERSION = "bisimetric-mdp", 1
 
 def write_npz(mdp: MDP, path: Path) -> None:
     """Write a model."""
-    arrays: dict[str, Any] = {
+    arrays: Facts = {
         "format": FORMAT,
         "version": VERSION,
         "indptr": mdp.rows.indptr,
@@ -59,27 +59,27 @@ def read_npz(path: Path) -> MDP:
         return _assemble(data)
 
 
-def _entry(data: Mapping[str, Any], name: str, kinds: str, words: str, dtype: type) -> Any:
+def _entry(data: Mapping[str, Array], name: str, kinds: str, words: str) -> Array:
     if name not in data:
         raise ModelError(f"entry {name!r} is missing.")
     if data[name].dtype.kind not in kinds:
         raise ModelError(f"entry {name!r} must be {words}; got {data[name].dtype}.")
-    return data[name].astype(dtype)
+    return data[name]
 
 
-def _integers(data: Mapping[str, Any], name: str) -> Any:
-    return _entry(data, name, "iu", "integers", np.int64)
+def _integers(data: Mapping[str, Array], name: str) -> Ints:
+    return _entry(data, name, "iu", "integers").astype(np.int64)
 
 
-def _numbers(data: Mapping[str, Any], name: str) -> Any:
-    return _entry(data, name, "fiub", "numbers", np.float64)
+def _numbers(data: Mapping[str, Array], name: str) -> Floats:
+    return _entry(data, name, "fiub", "numbers").astype(np.float64)
 
 
-def _words(data: Mapping[str, Any], name: str) -> tuple[str, ...] | None:
+def _words(data: Mapping[str, Array], name: str) -> tuple[str, ...] | None:
     return None if name not in data else tuple(str(word) for word in data[name].reshape(-1))
 
 
-def _assemble(data: Mapping[str, Any]) -> MDP:
+def _assemble(data: Mapping[str, Array]) -> MDP:
     indptr, choice_ptr, indices = (_integers(data, name) for name in ("indptr", "choice_ptr", "indices"))
     probs, rewards = _numbers(data, "probs"), _numbers(data, "rewards")
     n_states = len(choice_ptr) - 1

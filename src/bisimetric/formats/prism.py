@@ -8,13 +8,13 @@ from array import array
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .. import atomic
 from ..damage import Budget
+from ..kinds import Bools, Floats, Ints
 from ..model import MDP, Distributions
 from .text import (
     ParseError,
@@ -27,6 +27,9 @@ from .text import (
     rewards_to_write,
     shown,
 )
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 
 def _lines(path: Path) -> Iterator[tuple[int, list[str]]]:
@@ -84,10 +87,10 @@ def _build(
     path: Path,
     gamma: float,
     n_states: int,
-    source: NDArray[Any],
-    choice: NDArray[Any],
-    target: NDArray[Any],
-    probs: NDArray[Any],
+    source: Ints,
+    choice: Ints,
+    target: Ints,
+    probs: Floats,
     names: dict[tuple[int, int], str],
 ) -> MDP:
     from scipy.sparse import csr_array
@@ -117,7 +120,7 @@ def _build(
     )
 
 
-def _labels(path: Path, n_states: int) -> dict[str, NDArray[np.bool_]]:
+def _labels(path: Path, n_states: int) -> dict[str, Bools]:
     beside = path.with_suffix(".lab")
     if not beside.exists():
         return {}
@@ -177,9 +180,9 @@ def _reward_name(path: Path, file: Path) -> str:
     return named[1] if named else file.stem[len(path.stem) :].strip("-_.") or "reward"
 
 
-def _reward_models(path: Path, n_states: int, choice_ptr: NDArray[np.int64], matrix: Any) -> dict[str, Any]:
+def _reward_models(path: Path, n_states: int, choice_ptr: Ints, matrix: csr_array) -> dict[str, Floats]:
     """Rewards beside the transitions; model.srew and model.trew make one reward model, model2.srew another."""
-    models: dict[str, Any] = {}
+    models: dict[str, Floats] = {}
     for file in _reward_files(path):
         total = models.setdefault(_reward_name(path, file), np.zeros(int(choice_ptr[-1])))
         where, values = _reward_entries(file, n_states, choice_ptr, transitions=file.suffix == ".trew")
@@ -195,9 +198,7 @@ def _reward_models(path: Path, n_states: int, choice_ptr: NDArray[np.int64], mat
     return models
 
 
-def _reward_entries(
-    file: Path, n_states: int, choice_ptr: NDArray[np.int64], *, transitions: bool
-) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+def _reward_entries(file: Path, n_states: int, choice_ptr: Ints, *, transitions: bool) -> tuple[Ints, Floats]:
     """((state, choice, next state) of each line, its reward); choice and next state are 0 for rewards of states."""
     counts = np.diff(choice_ptr)
     body = _lines(file)
@@ -229,7 +230,7 @@ def write_prism(mdp: MDP, path: Path) -> None:
     rows, owner = mdp.rows, mdp.state_of_choice
     position = np.arange(mdp.n_choices) - np.repeat(mdp.choice_ptr[:-1], np.diff(mdp.choice_ptr))
 
-    def transitions(stream: IO[bytes], value: Any, counts: str) -> None:
+    def transitions(stream: IO[bytes], value: Floats | None, counts: str) -> None:
         out = [counts]
         for c in range(mdp.n_choices):
             name = f" {mdp.action_names[c]}" if mdp.action_names is not None and mdp.action_names[c] else ""

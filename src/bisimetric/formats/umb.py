@@ -14,12 +14,12 @@ import tarfile
 import zlib
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..damage import Budget
+from ..kinds import Array, Bools, Floats, Ints
 from ..model import MDP, Distributions, rises
 from .text import ParseError, shown
 
@@ -36,10 +36,18 @@ _CHUNK = 1 << 20
 _DICTIONARY = 1 << 28  # bytes of memory that a decompressor may want
 
 
+class _Decompressor(Protocol):
+    """What the standard library has for each kind of compression."""
+
+    @property
+    def eof(self) -> bool: ...
+    def decompress(self, data: bytes, max_length: int, /) -> bytes: ...
+
+
 def _decompressed(path: Path, budget: Budget) -> bytes:
     """The tar archive, whatever it is compressed with."""
     raw = path.read_bytes()
-    engine: Any = None
+    engine: _Decompressor | None = None
     if raw.startswith(b"\x1f\x8b"):
         engine = zlib.decompressobj(31)
     elif raw.startswith(b"\xfd7zXZ\x00"):
@@ -105,7 +113,7 @@ class _Umb:
         if min(self.n_choices, self.n_branches) < 0:
             raise ParseError(path, 0, "index.json counts fewer than 0 choices or branches.")
 
-    def numbers(self, name: str, dtype: str, count: int) -> NDArray[Any]:
+    def numbers(self, name: str, dtype: str, count: int) -> Array:
         """A member as `count` numbers; its size must fit."""
         data = self.files.get(name)
         if data is None:
@@ -115,7 +123,7 @@ class _Umb:
             raise ParseError(self.path, 0, f"member {name!r} has {len(data)} bytes instead of {size}.")
         return np.frombuffer(data, dtype)
 
-    def pointers(self, name: str, count: int, total: int) -> NDArray[np.int64]:
+    def pointers(self, name: str, count: int, total: int) -> Ints:
         """Row pointers; a missing member means one entry each."""
         if name not in self.files and count == total:
             return np.arange(count + 1, dtype=np.int64)
@@ -124,11 +132,11 @@ class _Umb:
             raise ParseError(self.path, 0, f"member {name!r} does not rise from 0 to {total}.")
         return values
 
-    def bits(self, name: str, count: int) -> NDArray[np.bool_]:
+    def bits(self, name: str, count: int) -> Bools:
         words = self.numbers(name, "<u8", (count + 63) // 64)
         return np.unpackbits(words.view(np.uint8), bitorder="little")[:count].astype(np.bool_)
 
-    def labels(self) -> dict[str, NDArray[np.bool_]]:
+    def labels(self) -> dict[str, Bools]:
         """Atomic propositions of states, and init."""
         labels = {}
         for key, entry in self.index.get("annotations", {}).get("aps", {}).items():
@@ -141,7 +149,7 @@ class _Umb:
             labels["init"] = self.bits("state-is-initial.bin", self.n_states)
         return labels
 
-    def rewards(self, choice_ptr: NDArray[np.int64], indptr: NDArray[np.int64], probs: NDArray[Any]) -> dict[str, Any]:
+    def rewards(self, choice_ptr: Ints, indptr: Ints, probs: Floats) -> dict[str, Floats]:
         """Reward models per choice: rewards of states, choices and branches, added up in expectation."""
         models = {}
         for key, entry in self.index.get("annotations", {}).get("rewards", {}).items():

@@ -3,29 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .distributions import Distributions, Floats, Ints, ModelError, floats
+from ..kinds import Floats, Ints, Matrices, Matrix, Sparse
+from .distributions import Distributions, ModelError, floats
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 
-def stacked(P: Any, axes: str) -> tuple[Distributions, int]:
+def _sparse_ones(given: Matrices | Matrix) -> Sequence[Sparse] | None:
+    """A list of sparse matrices; None where something else was given."""
+    return given if isinstance(given, (list, tuple)) and len(given) and isinstance(given[0], Sparse) else None
+
+
+def stacked(P: Matrices, axes: str) -> tuple[Distributions, int]:
     """(rows of all actions of all states, the actions of a state together; number of actions)."""
     if axes not in ("sas", "ass"):
         raise ModelError(f'axes must be "sas" (P[s, a, t]) or "ass" (P[a, s, t]); got {axes!r}.')
-    if isinstance(P, (list, tuple)) and len(P) and hasattr(P[0], "tocsr"):
-        return _stack_sparse(P, axes)
+    matrices = _sparse_ones(P)
+    if matrices is not None:
+        return _stack_sparse(matrices, axes)
     dense = floats(P, "P: probabilities")
+    shape = dense.shape
     if dense.ndim == 3 and axes == "ass":
         dense = np.swapaxes(dense, 0, 1)
     if dense.ndim != 3 or dense.shape[0] != dense.shape[2] or 0 in dense.shape:
-        raise ModelError(f"P with axes={axes!r} must be three-dimensional, S by S by A; got {np.shape(P)}.")
+        raise ModelError(f"P with axes={axes!r} must be three-dimensional, S by S by A; got {shape}.")
     return Distributions.from_matrix(dense.reshape(-1, dense.shape[2])).normalised(), dense.shape[1]
 
 
-def _stack_sparse(matrices: Sequence[Any], axes: str) -> tuple[Distributions, int]:
+def _stack_sparse(matrices: Sequence[Sparse], axes: str) -> tuple[Distributions, int]:
     """Interleave A matrices [S, S] so that the choices of a state are consecutive."""
     from scipy.sparse import vstack
 
@@ -39,12 +50,11 @@ def _stack_sparse(matrices: Sequence[Any], axes: str) -> tuple[Distributions, in
     return rows.normalised(), n_actions
 
 
-def choice_rewards(R: Any, rows: Distributions, n_actions: int, axes: str) -> Floats:
+def choice_rewards(R: Matrices, rows: Distributions, n_actions: int, axes: str) -> Floats:
     """Expected reward per choice [S·A] from [S], [S, A] or per transition in the axes of P."""
     n_states = rows.n_states
-    if isinstance(R, (list, tuple)) and len(R) and hasattr(R[0], "tocsr"):
-        R = np.stack([matrix.toarray() for matrix in R])
-    rewards = floats(R, "R: rewards")
+    matrices = _sparse_ones(R)
+    rewards = floats(R if matrices is None else np.stack([matrix.toarray() for matrix in matrices]), "R: rewards")
     if rewards.shape == (n_states,):
         return np.repeat(rewards, n_actions)
     if rewards.shape == (n_states, n_actions):
@@ -58,9 +68,9 @@ def choice_rewards(R: Any, rows: Distributions, n_actions: int, axes: str) -> Fl
     )
 
 
-def ragged_rewards(R: Any, rows: Distributions, counts: Ints) -> Floats:
+def ragged_rewards(R: Matrix, rows: Distributions, counts: Ints) -> Floats:
     """Rewards per choice [N] from [N], per state [S], or per transition [N, S]."""
-    rewards = floats(R.toarray() if hasattr(R, "toarray") else R, "R: rewards")
+    rewards = floats(R.toarray() if isinstance(R, Sparse) else R, "R: rewards")
     if rewards.shape == (len(rows),):
         return rewards
     if rewards.shape == (rows.n_states,):
@@ -108,20 +118,34 @@ def feasible_choices(
     return there
 
 
-def normalised(P: Any, tol: float) -> Any:
+@overload
+def normalised(P: Sparse, tol: float = 1e-3) -> csr_array: ...
+@overload
+def normalised(P: Sequence[Sparse], tol: float = 1e-3) -> list[csr_array]: ...
+@overload
+def normalised(P: ArrayLike, tol: float = 1e-3) -> Floats: ...
+def normalised(P: Matrix | Matrices, tol: float = 1e-3) -> csr_array | list[csr_array] | Floats:
     """P with rows rescaled to sum to 1 (dense: last axis); refuses sums further off than tol."""
-    if isinstance(P, (list, tuple)) and len(P) and hasattr(P[0], "tocsr"):
-        return [normalised(matrix, tol) for matrix in P]
-    sparse = hasattr(P, "tocsr")
-    sums = np.asarray(P.sum(axis=1)).reshape(-1) if sparse else floats(P, "P: probabilities").sum(axis=-1)
+    matrices = _sparse_ones(P)
+    if matrices is not None:
+        return [normalised(matrix, tol) for matrix in matrices]
+    if isinstance(P, Sparse):
+        from scipy.sparse import diags_array
+
+        sums = np.asarray(P.sum(axis=1)).reshape(-1)
+        _check_sums(sums, tol)
+        scaled: csr_array = diags_array(1.0 / sums) @ P.tocsr()
+        return scaled
+    dense = floats(P, "P: probabilities")
+    sums = np.asarray(dense.sum(axis=-1))
+    _check_sums(sums, tol)
+    return np.asarray(dense / sums[..., None])
+
+
+def _check_sums(sums: Floats, tol: float) -> None:
     if not np.all(np.abs(sums - 1.0) <= tol):
         worst = np.unravel_index(np.argmax(np.abs(sums - 1.0)), sums.shape)
         raise ModelError(
             f"row {tuple(int(k) for k in worst)} of P sums to {sums[worst]:.6g}, which is more than rounding "
             f"(tolerance {tol:g})."
         )
-    if sparse:
-        from scipy.sparse import diags_array
-
-        return diags_array(1.0 / sums) @ P.tocsr()
-    return floats(P, "P: probabilities") / sums[..., None]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..checks import check_number
-from .distributions import Distributions, Floats, Ints, ModelError, floats, freeze
+from ..kinds import Floats, Ints, Matrix
+from .distributions import Distributions, ModelError, floats, freeze
 
 _LARGEST_REWARD = 1e280  # values are sums of many of them
 
@@ -35,7 +36,7 @@ class Chain:
 
     @classmethod
     def from_arrays(
-        cls, P: Any, R: ArrayLike, gamma: float, *, state_labels: Mapping[str, ArrayLike] | None = None
+        cls, P: Matrix, R: ArrayLike, gamma: float, *, state_labels: Mapping[str, ArrayLike] | None = None
     ) -> Self:
         """A chain from a dense or sparse matrix P [S, S] and rewards R [S].
 

@@ -6,20 +6,19 @@ values, classes) sees the same rows, so that bounds on one hold for the others.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from ..checks import InputError
+from ..kinds import Bools, Floats, Ints, Matrix, Sparse
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 ROW_SUM_TOLERANCE = 1e-8
 _EPS = float(np.finfo(np.float64).eps)
@@ -29,7 +28,7 @@ class ModelError(InputError):
     """A model, policy or setting that cannot be used; the message names the offender."""
 
 
-def floats(values: ArrayLike, what: str) -> Floats:
+def floats(values: object, what: str) -> Floats:
     """A float64 copy; integers and float32 are converted, all else is refused."""
     array = np.asarray(values)
     if array.dtype.kind not in "fiub":
@@ -37,7 +36,7 @@ def floats(values: ArrayLike, what: str) -> Floats:
     return np.array(array, dtype=np.float64, order="C")
 
 
-def freeze(array: NDArray[Any]) -> None:
+def freeze(array: NDArray[np.generic]) -> None:
     array.setflags(write=False)
 
 
@@ -87,12 +86,12 @@ class Distributions:
         return csr_array((self.probs, self.indices, self.indptr), shape=(len(self), self.n_states))
 
     @classmethod
-    def from_matrix(cls, matrix: Any, n_states: int | None = None) -> Self:
+    def from_matrix(cls, matrix: Matrix, n_states: int | None = None) -> Self:
         """Compress a dense or sparse matrix [N, S]: duplicates summed, zeros dropped."""
-        if hasattr(matrix, "tocsr"):
+        if isinstance(matrix, Sparse):
             from scipy.sparse import csr_array
 
-            csr = csr_array(matrix, copy=True)
+            csr = csr_array(matrix.tocsr(), copy=True)
             csr.data = floats(csr.data, "P: probabilities")
             csr.sum_duplicates()
             csr.eliminate_zeros()
@@ -105,7 +104,7 @@ class Distributions:
         indptr = np.concatenate([[0], np.cumsum(nonzero.sum(axis=1))]).astype(np.int64)
         return cls(indptr, np.nonzero(nonzero)[1].astype(np.int32), dense[nonzero], n_states or dense.shape[1])
 
-    def check(self, name_of_row: Any) -> None:
+    def check(self, name_of_row: Callable[[int], str]) -> None:
         """Raise unless every row is a probability distribution."""
         if self.indices.size and not 0 <= self.indices.min() <= self.indices.max() < self.n_states:
             raise ModelError(f"a successor index is outside 0 … {self.n_states - 1}.")
@@ -148,7 +147,7 @@ class Distributions:
         """Shannon entropy of each row, in nats [N]."""
         return np.asarray(-np.add.reduceat(np.log(self.probs) * self.probs, self.indptr[:-1]))
 
-    def take(self, rows: NDArray[Any]) -> Self:
+    def take(self, rows: Ints | Bools) -> Self:
         """Some of the rows, by number or by a mask."""
         return type(self).from_matrix(self.matrix()[rows], self.n_states)
 

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..kinds import Bools, Floats
 from .distributions import ModelError
 
-Column = NDArray[Any]
+Column = Floats | Bools
 
 _TOKEN = re.compile(r'\s*(?:(\d+\.?\d*(?:[eE][-+]?\d+)?)|([A-Za-z_]\w*)|"([^"]*)"|(<=|>=|!=|==|[=<>&|!()+*-]))')
 _LONGEST, _DEEPEST = 10_000, 100
@@ -33,7 +32,7 @@ _COMPARE = {
 
 def variables(names: Sequence[str]) -> dict[str, Column]:
     """The variables of the states by name, numbers or booleans [S], from names such as "x=1 & y=0 & !z"."""
-    columns: dict[str, list[Any]] = {}
+    columns: dict[str, list[float | bool]] = {}
     for state, name in enumerate(names):
         for part in name.split("&"):
             word = part.strip()
@@ -51,7 +50,7 @@ def variables(names: Sequence[str]) -> dict[str, Column]:
     return {key: np.array(column) for key, column in columns.items()}
 
 
-def _value(text: str, name: str) -> Any:
+def _value(text: str, name: str) -> float | bool:
     if text in ("true", "false"):
         return text == "true"
     try:
@@ -60,7 +59,7 @@ def _value(text: str, name: str) -> Any:
         raise ModelError(f"a state is named {name[:60]!r}, where {text[:30]!r} is no number.") from None
 
 
-def holds(text: str, known: Mapping[str, Column], labels: Mapping[str, Column], n_states: int) -> NDArray[np.bool_]:
+def holds(text: str, known: Mapping[str, Column], labels: Mapping[str, Column], n_states: int) -> Bools:
     """Where an expression holds [S]."""
     if len(text) > _LONGEST:
         raise ModelError(f"an expression may have {_LONGEST} characters at most; this one has {len(text)}.")
@@ -92,15 +91,15 @@ class _Parser:
         shown = self.text if len(self.text) <= 60 else self.text[:57] + "…"
         return ModelError(f"expression {shown!r}: {reason}.")
 
-    def truth(self, value: Column) -> NDArray[np.bool_]:
+    def truth(self, value: Column) -> Bools:
         if value.dtype != np.bool_:
             raise self.error("a number stands where something true or false is needed")
-        return value
+        return np.asarray(value, np.bool_)
 
-    def number(self, value: Column) -> Column:
+    def number(self, value: Column) -> Floats:
         if value.dtype == np.bool_:
             raise self.error("something true or false stands where a number is needed")
-        return value
+        return np.asarray(value, np.float64)
 
     def sign(self, *signs: str) -> str | None:
         """The next token where it is one of these signs, which is then read."""

@@ -12,14 +12,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..kinds import Floats, Ints, Matrices, Matrix
 from . import arrays, expressions, policies
 from .chain import Chain, check_discount, check_rewards, checked_label
-from .distributions import Distributions, Floats, Ints, Mixing, ModelError, floats, freeze, rises
+from .distributions import Distributions, Mixing, ModelError, floats, freeze, rescaling, rises
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,8 +90,8 @@ class MDP:
     @classmethod
     def from_arrays(
         cls,
-        P: Any,
-        R: ArrayLike,
+        P: Matrices,
+        R: Matrices,
         gamma: float,
         *,
         axes: str,
@@ -137,8 +138,8 @@ class MDP:
     @classmethod
     def from_choices(
         cls,
-        P: Any,
-        R: ArrayLike,
+        P: Matrix,
+        R: Matrix,
         choice_of_state: ArrayLike,
         gamma: float,
         labels: Sequence[str] | None = None,
@@ -174,10 +175,7 @@ class MDP:
             ids, names = inverse.astype(np.int64).reshape(-1), tuple(str(name) for name in unique)
         return cls(rows, rewards, pointers, check_discount(gamma), ids, names, _names(state_names), _classes(classes))
 
-    @staticmethod
-    def normalised(P: Any, tol: float = 1e-3) -> Any:
-        """P with rows rescaled to sum to 1 (dense: last axis); refuses sums further off than tol."""
-        return arrays.normalised(P, tol)
+    normalised = staticmethod(arrays.normalised)
 
     @property
     def n_states(self) -> int:
@@ -303,7 +301,13 @@ class MDP:
         Args:
             policy: as for `check_policy`: probabilities, or one action per state.
         """
-        weights = self.check_policy(policy)
+        return self.under_checked(self.check_policy(policy))
+
+    def under_checked(self, policy: Floats) -> Chain:
+        """`under` for probabilities per choice [N] that are known to be a policy, up to the rounding of mixtures."""
+        counts = np.diff(self.choice_ptr)
+        factors, _ = rescaling(np.add.reduceat(policy, self.choice_ptr[:-1]), counts)
+        weights = policy if factors is None else policy / np.repeat(factors, counts)
         rewards = np.add.reduceat(weights * self.rewards, self.choice_ptr[:-1])
         freeze(rewards)
         rows = self._mixing(weights)

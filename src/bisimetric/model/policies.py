@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .distributions import ROW_SUM_TOLERANCE, Floats, Ints, ModelError, floats, rescaling
+from ..kinds import Array, Floats, Ints
+from .distributions import ROW_SUM_TOLERANCE, ModelError, floats, rescaling
 
 if TYPE_CHECKING:
     from .mdp import MDP
@@ -47,12 +48,12 @@ def as_weights(mdp: MDP, policy: ArrayLike) -> Floats:
     return weights if factors is None else weights / np.repeat(factors, counts)
 
 
-def _all_ones(mdp: MDP, given: Any) -> bool:
+def _all_ones(mdp: MDP, given: Array) -> bool:
     """Whether whole numbers are probabilities: each state has one choice, which is taken."""
     return mdp.n_choices == mdp.n_states and bool(np.all(given == 1))
 
 
-def _by_name(mdp: MDP, names: Any) -> Ints:
+def _by_name(mdp: MDP, names: Array) -> Ints:
     if names.shape != (mdp.n_states,):
         raise ModelError(f"a policy by names needs one action per state [{mdp.n_states}]; got shape {names.shape}.")
     place = {name: k for k, name in enumerate(mdp.action_labels)}

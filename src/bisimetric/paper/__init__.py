@@ -14,10 +14,13 @@ from __future__ import annotations
 
 from difflib import get_close_matches
 from importlib import import_module
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from .settings import Profile, Variant
 from .table import Cell, Table
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 FIGURES = (
     "alpha-ablation",
@@ -46,7 +49,7 @@ class FigureModule(Protocol):
 
     def cells(self, profile: Profile, variant: Variant) -> list[Cell]: ...
 
-    def draw(self, table: Table, profile: Profile) -> object: ...
+    def draw(self, table: Table, profile: Profile) -> Figure: ...
 
 
 def figure(name: str) -> FigureModule:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from ..schedules import Constant
 from . import models, style
 from .jobs import PolicyJob
 from .settings import ALPHAS, AUTHORS, Profile, Variant
-from .table import Cell, Table
+from .table import Cell, Keys, Setting, Table
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 TITLE = "Step size α"
 CAPTION = (
@@ -27,7 +32,7 @@ def cells(profile: Profile, variant: Variant) -> list[Cell]:
         for mdp in MDPS:
             for alpha in ALPHAS:
                 for seed in profile.all_seeds:
-                    keys = {"variant": name, "mdp": mdp, "alpha": alpha, "seed": seed}
+                    keys: Keys = {"variant": name, "mdp": mdp, "alpha": alpha, "seed": seed}
                     found.append(Cell(keys, job(profile, choices, mdp, alpha, seed)))
     return found
 
@@ -44,7 +49,7 @@ def job(profile: Profile, variant: Variant, mdp: str, alpha: float, seed: int, s
     )
 
 
-def draw(table: Table, profile: Profile) -> Any:
+def draw(table: Table, profile: Profile) -> Figure:
     shown = [(v, m) for v in table.values("variant") for m in MDPS if len(table.where(variant=v, mdp=m))]
     figure, axes = style.panels(len(shown), 3, legend=0.3)
     for line, (variant, mdp) in zip(axes, shown, strict=True):
@@ -56,7 +61,14 @@ def draw(table: Table, profile: Profile) -> Any:
     return figure
 
 
-def draw_row(axes: Any, table: Table, key: str, colours: dict[Any, str], name: Any, n_classes: int) -> None:
+def draw_row(
+    axes: Sequence[Axes],
+    table: Table,
+    key: str,
+    colours: Mapping[Setting, str],
+    name: Callable[[Setting], str],
+    n_classes: int,
+) -> None:
     """Error, metric gap and number of classes, one curve for each value of a setting."""
     for axis, quantity in zip(axes, QUANTITIES, strict=True):
         for value in table.values(key):

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ..aggregation import KMedoids
 from . import models, style
 from .lambda_ablation import decaying
 from .settings import Profile, Variant
 from .table import Cell, Table
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 TITLE = "Aggregation on a budget"
 CAPTION = (
@@ -46,10 +49,10 @@ def cells(profile: Profile, variant: Variant) -> list[Cell]:
     return found
 
 
-def draw(table: Table, profile: Profile) -> Any:
+def draw(table: Table, profile: Profile) -> Figure:
     figure, axes = style.panels(2, len(MIXINGS), legend=0.3)
     for column, mixing in enumerate(MIXINGS):
-        for axis, quantity in zip(axes[:, column], ("error", "metric_nmi"), strict=True):
+        for axis, quantity in zip((axes[0][column], axes[1][column]), ("error", "metric_nmi"), strict=True):
             for reg in REGS:
                 part = table.where(mixing=mixing, reg=reg)
                 floor = 1e-4 if quantity == "error" else 0.0

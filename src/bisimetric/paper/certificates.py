@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ..schedules import Constant
 from . import models, style
-from .jobs import PolicyJob
+from .jobs import Arrays, PolicyJob
 from .lambda_ablation import DECAY
 from .settings import Profile, Variant
 from .table import Cell, Table
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 TITLE = "Certificates"
 CAPTION = (
@@ -38,7 +41,7 @@ def cells(profile: Profile, variant: Variant) -> list[Cell]:
     return found
 
 
-def draw(table: Table, profile: Profile) -> Any:
+def draw(table: Table, profile: Profile) -> Figure:
     figure, axes = style.panels(2, len(MODELS), legend=0.3)
     for line, algorithm, name in zip(axes, ("naive", "API(a_k)"), ("naive API", r"API($\alpha_k$)"), strict=True):
         for axis, mdp in zip(line, MODELS, strict=True):
@@ -58,7 +61,7 @@ def draw(table: Table, profile: Profile) -> Any:
     return figure
 
 
-def theorem_limit(arrays: dict[str, Any], gamma: float = 0.9, sweeps: int = 28) -> float:
+def theorem_limit(arrays: Arrays, gamma: float = 0.9, sweeps: int = 28) -> float:
     """δ/(1−γ)² + 2γ(2ε + c_n)/(1−γ)³ of the naive algorithm, with the run's own δ and largest class diameter 2ε."""
     from ..certificates import api_limit
 

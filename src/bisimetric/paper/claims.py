@@ -10,10 +10,10 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from string import ascii_lowercase
-from typing import Any
 
 import numpy as np
 
+from ..kinds import Array, Facts
 from . import budget, runtime, sharpness
 from .evidence import Finding, Verdict, above, below, rank_correlation, share, trend
 from .measures import (
@@ -34,7 +34,7 @@ from .measures import (
     worst_of,
 )
 from .settings import Profile
-from .table import Row, Table
+from .table import Row, Setting, Table
 
 Tables = Mapping[str, Table]
 Decide = Callable[[Tables, Profile], Finding]
@@ -73,7 +73,7 @@ class Decision:
         said = (f"{name}: {f.verdict.value} ({f.effect:.3g})" for name, f in self.otherwise.items())
         return "Under other choices: " + "; ".join(said) + "."
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> Facts:
         f = self.finding
         return {
             "claim": self.claim.name,
@@ -100,8 +100,8 @@ CLAIMS: list[Claim] = []
 
 def claim(
     name: str, text: str, *figures: str, otherwise: Mapping[str, Decide] | None = None
-) -> Callable[[Decide], Any]:
-    def register(decide: Decide) -> Any:
+) -> Callable[[Decide], Decide]:
+    def register(decide: Decide) -> Decide:
         CLAIMS.append(Claim(name, text, figures, decide, otherwise or {}))
         return decide
 
@@ -145,7 +145,7 @@ def _of_alpha(name: str, text: str, decide: Callable[[Table, Profile], Finding],
 
 
 def _settles(table: Table, profile: Profile) -> Finding:
-    part = settled(table.where(alpha=lambda alpha: alpha < 1.0), "alpha")
+    part = settled(table.where(alpha=lambda alpha: float(alpha) < 1.0), "alpha")
     if not len(part):
         return Finding.absent("no α < 1 has settled")
     pure = np.mean([tail(row, "purity")[-1] for row in part])
@@ -199,10 +199,10 @@ def settles_for_the_authors(tables: Tables, profile: Profile) -> Finding:
 @claim("4", "The number of classes is large early and falls later (α < 1, both MDPs)", "alpha-ablation")
 def fine_grained_early(tables: Tables, profile: Profile) -> Finding:
     ratio: dict[int, list[float]] = {}
-    for row in tables["alpha-ablation"].where(variant="chosen", alpha=lambda alpha: alpha < 1.0):
+    for row in tables["alpha-ablation"].where(variant="chosen", alpha=lambda alpha: float(alpha) < 1.0):
         classes = row.arrays["n_classes"]
         largest, last = classes[: len(classes) // 2].max(), classes[-max(len(classes) // 10, 1) :].mean()
-        ratio.setdefault(row.keys["seed"], []).append(float(largest / last))
+        ratio.setdefault(row.seed, []).append(float(largest / last))
     return above(
         [float(np.mean(r)) for r in ratio.values()], 1.5, "largest number of classes in the first half over the last"
     )
@@ -282,7 +282,7 @@ def same_for_orders(tables: Tables, profile: Profile) -> Finding:
     return below(found, 0.05, "mean difference of error curves from p = 1, over the first error; worst p")
 
 
-def _rises(name: str, text: str, figure: str, key: str, quantity: str, **part: Any) -> None:
+def _rises(name: str, text: str, figure: str, key: str, quantity: str, **part: Setting) -> None:
     @claim(name, text, figure)
     def decide(tables: Tables, profile: Profile) -> Finding:
         table = tables[figure].where(**part) if part else tables[figure]
@@ -303,8 +303,8 @@ _rises("7f", "The number of classes rises with p", "p-ablation", "p", "n_classes
 
 @claim("8a", "With a budget of classes the run makes similar progress as with ε", "budget", "lambda-ablation")
 def budget_like_cover(tables: Tables, profile: Profile) -> Finding:
-    medoids = {row.keys["seed"]: row.arrays["error"] for row in tables["budget"].where(mixing=0.0, reg=1.0)}
-    cover = {row.keys["seed"]: row.arrays["error"] for row in tables["lambda-ablation"].where(reg=1.0)}
+    medoids = {row.seed: row.arrays["error"] for row in tables["budget"].where(mixing=0.0, reg=1.0)}
+    cover = {row.seed: row.arrays["error"] for row in tables["lambda-ablation"].where(reg=1.0)}
     apart = []
     for seed in sorted(medoids.keys() & cover.keys()):
         steps = min(len(medoids[seed]), len(cover[seed]))
@@ -405,7 +405,7 @@ def faster_with_alpha(tables: Tables, profile: Profile) -> Finding:
 
 def _faster_with_reg(measure: Callable[[Row], float], what: str) -> Decide:
     def decide(tables: Tables, profile: Profile) -> Finding:
-        measured = {reg: _timed(tables, reg).by_seed(measure) for reg in runtime.REGS}
+        measured: dict[Setting, dict[int, float]] = {reg: _timed(tables, reg).by_seed(measure) for reg in runtime.REGS}
         return trend(measured, _with_device(what, tables), rising=False)
 
     return decide
@@ -455,11 +455,11 @@ claim(
 def potentials_save(tables: Tables, profile: Profile) -> Finding:
     gains = []
     for reg in runtime.COLD_REGS:
-        kept = {row.keys["seed"]: row.arrays["metric_seconds"] for row in _timed(tables, reg, "kept")}
-        anew = _timed(tables, reg, "anew").where(seed=lambda seed, known=kept: seed in known)
+        kept = {row.seed: row.arrays["metric_seconds"] for row in _timed(tables, reg, "kept")}
+        anew = _timed(tables, reg, "anew").where(seed=set(kept).__contains__)
 
-        def gain(row: Row, known: dict[int, Any] = kept) -> float:
-            return float((runtime.smooth(row.arrays["metric_seconds"]) / runtime.smooth(known[row.keys["seed"]])).max())
+        def gain(row: Row, known: dict[int, Array] = kept) -> float:
+            return float((runtime.smooth(row.arrays["metric_seconds"]) / runtime.smooth(known[row.seed])).max())
 
         gains.append(anew.by_seed(gain))
     what = _with_device("largest factor over the steps of a run, better of λ = 0.1 and 1", tables)
@@ -492,8 +492,9 @@ def error_rises_with_entropy(tables: Tables, profile: Profile) -> Finding:
             part = tables["sharpness"].where(dimension=dimension, reg=reg)
             medians = by_setting(part, "entropy", lambda row: float(np.median(row.arrays["relative_error"])))
             seeds = set.intersection(*(set(measured) for measured in medians.values()))
-            entropies = sorted(medians)
-            found.append({s: rank_correlation(entropies, [medians[e][s] for e in entropies]) for s in sorted(seeds)})
+            entropies = sorted(medians, key=float)
+            ranked = [float(e) for e in entropies]
+            found.append({s: rank_correlation(ranked, [medians[e][s] for e in entropies]) for s in sorted(seeds)})
     return above(worst_of(found, np.min), 0.9, "rank correlation of the median error with entropy, worst of the panels")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,6 +12,9 @@ from .jobs import QUANTILES, PolicyJob
 from .lambda_ablation import DECAY
 from .settings import Profile, Variant
 from .table import Cell, Table
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 TITLE = "Distances against differences of values"
 CAPTION = (
@@ -59,7 +62,7 @@ def summary(table: Table) -> str:
     return "\n".join(lines) + "\n"
 
 
-def draw(table: Table, profile: Profile) -> Any:
+def draw(table: Table, profile: Profile) -> Figure:
     figure, axes = style.panels(len(SWEEP_COUNTS), len(REGS))
     for line, sweeps in zip(axes, SWEEP_COUNTS, strict=True):
         for axis, reg in zip(line, REGS, strict=True):

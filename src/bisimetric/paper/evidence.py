@@ -11,9 +11,10 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
 
 import numpy as np
+
+from .table import Setting
 
 CLEAR_TREND = 0.7  # rank correlation
 NEARLY_ALL, TOO_FEW = 0.95, 0.8  # shares of runs
@@ -74,7 +75,7 @@ def below(values: Iterable[float], threshold: float, measure: str) -> Finding:
     return Finding(verdict, mean, low, high, measure, f"interval below {threshold:g}", len(numbers))
 
 
-def trend(measured: Mapping[Any, Mapping[int, float]], measure: str, *, rising: bool) -> Finding:
+def trend(measured: Mapping[Setting, Mapping[int, float]], measure: str, *, rising: bool) -> Finding:
     """Whether a quantity rises (or falls) with a setting, by the rank correlation within each seed.
 
     Holds where the mean correlation is clear (0.7) and its interval is on the right side of 0; fails where the
@@ -83,10 +84,13 @@ def trend(measured: Mapping[Any, Mapping[int, float]], measure: str, *, rising: 
     Args:
         measured: for each value of the setting, the quantity for each seed.
     """
-    settings = sorted(measured)
+    settings = sorted(measured, key=float)
     seeds = set.intersection(*(set(measured[s]) for s in settings)) if settings else set()
     sign = 1.0 if rising else -1.0
-    ranks = [sign * rank_correlation(settings, [measured[s][seed] for s in settings]) for seed in sorted(seeds)]
+    ranks = [
+        sign * rank_correlation([float(s) for s in settings], [measured[s][seed] for s in settings])
+        for seed in sorted(seeds)
+    ]
     mean, low, high = interval(ranks)
     if low > 0.0 and mean >= CLEAR_TREND:
         verdict = Verdict.HOLDS

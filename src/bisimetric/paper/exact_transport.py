@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 from . import style
 from .alpha_ablation import MDPS, draw_row
 from .alpha_ablation import job as alpha_job
 from .settings import ALPHAS, Profile, Variant
 from .table import Cell, Table
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 TITLE = "Exact transport everywhere"
 CAPTION = (
@@ -31,7 +34,7 @@ def cells(profile: Profile, variant: Variant) -> list[Cell]:
     ]
 
 
-def draw(table: Table, profile: Profile) -> Any:
+def draw(table: Table, profile: Profile) -> Figure:
     figure, axes = style.panels(len(MDPS), 3, legend=0.3)
     for line, mdp in zip(axes, MDPS, strict=True):
         draw_row(line, table.where(mdp=mdp), "alpha", style.ALPHA_COLOURS, style.alpha_name, profile.n_classes)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ..aggregation import EpsilonCover
 from . import models, style
@@ -11,6 +11,9 @@ from .jobs import PolicyJob
 from .lambda_ablation import DECAY
 from .settings import Profile, Variant
 from .table import Cell, Table
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 TITLE = "Garnet MDPs"
 CAPTION = (
@@ -34,7 +37,7 @@ def cells(profile: Profile, variant: Variant) -> list[Cell]:
     return found
 
 
-def draw(table: Table, profile: Profile) -> Any:
+def draw(table: Table, profile: Profile) -> Figure:
     figure, axes = style.panels(1, 3, legend=0.3)
     for axis, quantity in zip(axes[0], ("error", "metric_gap", "n_classes"), strict=True):
         for reg in REGS:

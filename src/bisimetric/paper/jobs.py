@@ -9,14 +9,14 @@ from __future__ import annotations
 import hashlib
 import re
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .. import problems
 from ..aggregation import Aggregation, KMedoids
 from ..backends.select import host
+from ..kinds import Array, Floats
 from ..model import MDP, Distributions
 from ..policy import PolicySettings, Step
 from ..policy.batch import Work
@@ -26,7 +26,7 @@ from ..schedules import StepSize
 from ..transport import Exact, Independent, Sinkhorn, Transport
 from .settings import EARLY_STOP, NOISE, SWEEPS
 
-Arrays = dict[str, NDArray[Any]]
+Arrays = dict[str, Array]
 
 CURVES = tuple(field.name for field in fields(Step) if field.name != "k")
 QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
@@ -37,10 +37,10 @@ class Problem:
     """A generated MDP."""
 
     name: str
-    arguments: tuple[tuple[str, Any], ...]
+    arguments: tuple[tuple[str, float | str], ...]
 
     @classmethod
-    def of(cls, name: str, **arguments: Any) -> Problem:
+    def of(cls, name: str, **arguments: float | str) -> Problem:
         return cls(name, tuple(sorted(arguments.items())))
 
     def build(self) -> MDP:
@@ -103,7 +103,7 @@ class _PolicyJobWork:
 
     def __init__(self, job: PolicyJob, mdp: MDP, settings: PolicySettings) -> None:
         self._job, self._mdp = job, mdp
-        self._boxes: list[NDArray[np.float64]] = []
+        self._boxes: list[Floats] = []
         self._agreement: list[float] = []
         self._run = PolicyWork(mdp, settings, observers=(self._probe,))
 
@@ -148,7 +148,7 @@ class TimedJob(PolicyJob):
         return self.device
 
 
-def _slack(state: LoopState) -> NDArray[np.float64]:
+def _slack(state: LoopState) -> Floats:
     """Quantiles of d̂ − |ΔV^π| over pairs of different states, and the share that is not negative [8]."""
     d, V = state.distance.near(), state.value
     upper = np.triu_indices(len(V), 1)
@@ -217,13 +217,13 @@ class _Whole:
         return self._job.run(self._device)
 
 
-def _relative(value: NDArray[np.float64], reference: NDArray[np.float64]) -> NDArray[np.float64]:
+def _relative(value: Floats, reference: Floats) -> Floats:
     """(value − reference)/reference, and 0 where both are 0 (twice the same point mass)."""
     gap = value - reference
     return np.divide(gap, reference, out=gap.copy(), where=reference > 1e-12)
 
 
-def with_entropy(rng: np.random.Generator, size: int, bits: float) -> NDArray[np.float64]:
+def with_entropy(rng: np.random.Generator, size: int, bits: float) -> Floats:
     """A random point of the simplex with the given entropy: a power of a uniform one, by bisection."""
     base = np.log(rng.dirichlet(np.ones(size)))
     if bits <= 0.0:
@@ -237,19 +237,17 @@ def with_entropy(rng: np.random.Generator, size: int, bits: float) -> NDArray[np
     return _power(base, 0.5 * (low + high))
 
 
-def _power(logs: NDArray[np.float64], exponent: float) -> NDArray[np.float64]:
+def _power(logs: Floats, exponent: float) -> Floats:
     p = np.exp(exponent * (logs - logs.max()))
     return np.asarray(p / p.sum())
 
 
-def _entropy(p: NDArray[np.float64]) -> float:
+def _entropy(p: Floats) -> float:
     q = p[p > 0.0]
     return float(-(q * np.log2(q)).sum())
 
 
-def transport_between(
-    transport: Transport, rows: list[NDArray[np.float64]], first: int, d: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def transport_between(transport: Transport, rows: list[Floats], first: int, d: Floats) -> Floats:
     """Transport of each of the first distributions to each of the others, under d [first, rest]."""
     dense = np.array(rows)
     dense[dense < 1e-15] = 0.0  # far below what any transport here can see

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ..aggregation import Aggregation
 from ..schedules import PowerDecay
@@ -12,6 +12,9 @@ from .alpha_ablation import draw_row
 from .jobs import PolicyJob, Problem
 from .settings import Profile, Variant
 from .table import Cell, Table
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 TITLE = "Regularisation λ"
 CAPTION = (
@@ -48,7 +51,7 @@ def decaying(
     return PolicyJob(problem, transport, aggregation, DECAY, seed, steps or profile.steps, medoids=medoids)
 
 
-def draw(table: Table, profile: Profile) -> Any:
+def draw(table: Table, profile: Profile) -> Figure:
     figure, axes = style.panels(1, 3, legend=0.3)
     draw_row(axes[0], table, "reg", style.REG_COLOURS, style.reg_name, profile.n_classes)
     style.legend_below(figure, axes[0][0], 5)

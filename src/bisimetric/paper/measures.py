@@ -7,12 +7,12 @@ largest value, `wobble` the mean change from one step to the next.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
+from ..kinds import Floats
 from .evidence import Finding, interval, trend
-from .table import Floats, Row, Table
+from .table import Row, Setting, Table
 
 
 def tail(row: Row, name: str = "error") -> Floats:
@@ -99,7 +99,7 @@ def trend_in_the_limit(table: Table, key: str, measure: Callable[[Row], float], 
     )
 
 
-def by_setting(table: Table, key: str, measure: Callable[[Row], float]) -> dict[Any, dict[int, float]]:
+def by_setting(table: Table, key: str, measure: Callable[[Row], float]) -> dict[Setting, dict[int, float]]:
     """The measure for each value of a setting and each seed."""
     return {value: table.where(**{key: value}).by_seed(measure) for value in table.values(key)}
 
@@ -110,7 +110,7 @@ def ratios(over: Table, under: Table, measure: Callable[[Row], float]) -> dict[i
     return {seed: max(a[seed], _TINY) / max(b[seed], _TINY) for seed in sorted(a.keys() & b.keys())}
 
 
-def worst_of(measured: list[dict[int, float]], choose: Callable[[list[float]], Any] = np.max) -> list[float]:
+def worst_of(measured: list[dict[int, float]], choose: Callable[[list[float]], float] = np.max) -> list[float]:
     """The largest (or smallest) of several numbers, for each seed that has all of them; NaN stays NaN."""
     seeds = set.intersection(*(set(part) for part in measured)) if measured else set()
     return [float(choose([part[seed] for part in measured])) for seed in sorted(seeds)]
@@ -119,16 +119,16 @@ def worst_of(measured: list[dict[int, float]], choose: Callable[[list[float]], A
 def flags_by_seed(table: Table, shows: Callable[[Row], bool]) -> dict[int, list[bool]]:
     found: dict[int, list[bool]] = {}
     for row in table:
-        found.setdefault(row.keys["seed"], []).append(shows(row))
+        found.setdefault(row.seed, []).append(shows(row))
     return found
 
 
-def distance_of_curves(table: Table, key: str, reference: Any) -> list[float]:
+def distance_of_curves(table: Table, key: str, reference: Setting) -> list[float]:
     """For each seed, the largest over settings of mean_k |error_k − that of the reference|, over the first error."""
-    base = {row.keys["seed"]: row.arrays["error"] for row in table.where(**{key: reference})}
+    base = {row.seed: row.arrays["error"] for row in table.where(**{key: reference})}
 
     def apart(row: Row) -> float:
-        start = base[row.keys["seed"]]
+        start = base[row.seed]
         return float(np.abs(row.arrays["error"] - start).mean() / start[0])
 
     others = table.where(**{key: lambda value: value != reference, "seed": lambda seed: seed in base})

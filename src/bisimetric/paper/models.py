@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from .jobs import Problem
 from .settings import Profile, Variant
 
 EPS = {"first": 0.1, "second": 0.04, "third": 0.1}
 
 
-def _sizes(profile: Profile, variant: Variant, seed: int, gamma: float) -> dict[str, Any]:
+def _sizes(profile: Profile, variant: Variant, seed: int, gamma: float) -> dict[str, float]:
     per_class = profile.n_states // profile.n_classes
     return {
         "n_states": profile.n_states,

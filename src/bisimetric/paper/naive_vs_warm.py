@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from ..schedules import Constant, PowerDecay, StepSize
 from . import models, style
 from .jobs import PolicyJob
 from .settings import SWEEPS, Profile, Variant
 from .table import Cell, Table
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 TITLE = "Naive API, API(α) and API(α_k) with few sweeps"
 CAPTION = (
@@ -56,7 +59,7 @@ def cells(profile: Profile, variant: Variant) -> list[Cell]:
     return found
 
 
-def draw(table: Table, profile: Profile) -> Any:
+def draw(table: Table, profile: Profile) -> Figure:
     figure, axes = style.panels(len(GAMMAS), len(SWEEP_COUNTS), legend=0.3)
     for line, gamma in zip(axes, GAMMAS, strict=True):
         for axis, sweeps in zip(line, SWEEP_COUNTS, strict=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from . import models, style
 from .alpha_ablation import draw_row
@@ -10,6 +10,9 @@ from .jobs import PolicyJob
 from .lambda_ablation import DECAY
 from .settings import Profile, Variant
 from .table import Cell, Table
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 TITLE = "Order p"
 CAPTION = (
@@ -32,7 +35,7 @@ def cells(profile: Profile, variant: Variant) -> list[Cell]:
     return found
 
 
-def draw(table: Table, profile: Profile) -> Any:
+def draw(table: Table, profile: Profile) -> Figure:
     figure, axes = style.panels(1, 3, legend=0.3)
     draw_row(axes[0], table, "p", style.ORDER_COLOURS, lambda p: rf"$p={p:g}$", profile.n_classes)
     style.legend_below(figure, axes[0][0], 3)

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from functools import partial
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ..backends.errors import device_failed
 from ..backends.threads import set_threads
@@ -55,7 +55,7 @@ def cost(job: Job) -> float:
         factor = 1.5
     else:
         factor = 6.0 ** (getattr(way, "reg", 1.0) < 0.5) * getattr(way, "p", 1.0)
-    if arguments.get("mixing", 0.0) > 0.0:
+    if float(arguments.get("mixing", 0.0)) > 0.0:
         factor *= 4.0 * n / 60.0
     alpha = job.step_size(50, gamma=0.9, sweeps=job.sweeps, p=1.0)
     started_anew = 1.0 if job.warm and job.potentials else 2.0
@@ -205,7 +205,9 @@ class _Crew:
                 self._done(job)
 
 
-def _serve(pipe: Connection[Any, Any], threads: int | None, together: int, place: _Place) -> None:
+def _serve(
+    pipe: Connection[tuple[str, str | None, bool], Job], threads: int | None, together: int, place: _Place
+) -> None:
     """What a process does: runs, up to so many side by side, until told to stop."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
     set_threads(threads)

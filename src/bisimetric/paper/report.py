@@ -14,15 +14,14 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 from .. import atomic
-from . import BEYOND, FIGURES, experiments, figure, store, style
+from . import BEYOND, FIGURES, FigureModule, experiments, figure, store, style
 from .claims import Decision, decide_all
 from .evidence import Verdict
 from .jobs import job_id
 from .settings import Profile, Variant
-from .table import Cell, Table, summary_csv, tidy_csv
+from .table import Cell, Keys, Setting, Table, summary_csv, tidy_csv
 
 
 def check_matplotlib() -> None:
@@ -71,7 +70,7 @@ def _section(name: str, folder: Path, profile: Profile, variant: Variant, say: C
     return Section(name, table, missing, drawn)
 
 
-def _summary(module: Any, table: Table) -> str:
+def _summary(module: FigureModule, table: Table) -> str:
     own = getattr(module, "summary", None)
     return str(own(table)) if own is not None else summary_csv(table, module.QUANTITIES)
 
@@ -86,7 +85,7 @@ def _expected(cells: list[Cell], table: Table) -> list[Cell]:
 def _has_all_settings(cells: list[Cell], table: Table) -> bool:
     """Whether there is at least one seed of every setting."""
 
-    def settings(keys: dict[str, Any]) -> tuple[Any, ...]:
+    def settings(keys: Keys) -> tuple[tuple[str, Setting], ...]:
         return tuple((key, value) for key, value in keys.items() if key != "seed")
 
     return {settings(cell.keys) for cell in _expected(cells, table)} == {settings(row.keys) for row in table}

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from ..schedules import Constant
+from ..kinds import Floats
+from ..schedules import Constant, StepSize
 from . import models, style
 from .jobs import TimedJob
 from .lambda_ablation import DECAY
 from .settings import ALPHAS, Profile, Variant
-from .table import Cell, Table, plotted_steps
+from .table import Cell, Setting, Table, plotted_steps
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 TITLE = "Run time"
 CAPTION = (
@@ -44,7 +51,7 @@ def _cells(profile: Profile, variant: Variant, device: str, seed: int) -> list[C
     found = []
 
     def timed(
-        sweep: str, alpha: Any, reg: float, step_size: Any, potentials: str = "kept", stop: float = STOPS[0]
+        sweep: str, alpha: Setting, reg: float, step_size: StepSize, potentials: str = "kept", stop: float = STOPS[0]
     ) -> None:
         keys = {
             "device": device,
@@ -80,13 +87,13 @@ def _cells(profile: Profile, variant: Variant, device: str, seed: int) -> list[C
     return found
 
 
-def smooth(curve: Any, width: int = 9) -> Any:
+def smooth(curve: ArrayLike, width: int = 9) -> Floats:
     """Running median, so that one slow step of a busy machine does not show, nor one in which kernels are loaded."""
     padded = np.pad(np.asarray(curve, np.float64), width // 2, mode="reflect")
     return np.median(np.lib.stride_tricks.sliding_window_view(padded, width), axis=-1)
 
 
-def _line(axis: Any, table: Table, colour: str, label: str, line: Any = "-") -> None:
+def _line(axis: Axes, table: Table, colour: str, label: str, line: str = "-") -> None:
     if not len(table):
         return
     mean = np.mean([smooth(row.arrays["seconds"]) for row in table], axis=0)
@@ -94,7 +101,7 @@ def _line(axis: Any, table: Table, colour: str, label: str, line: Any = "-") -> 
     axis.plot(k + 1, mean[k], color=colour, label=label, linestyle=line)
 
 
-def draw(table: Table, profile: Profile) -> Any:
+def draw(table: Table, profile: Profile) -> Figure:
     devices = [device for device in DEVICES if len(table.where(device=device))]
     figure, axes = style.panels(len(devices), 3, height=2.8 if len(devices) == 1 else 2.4)
     for row, device in zip(axes, devices, strict=True):
@@ -105,7 +112,7 @@ def draw(table: Table, profile: Profile) -> Any:
     return figure
 
 
-def _draw_row(axes: Any, table: Table) -> None:
+def _draw_row(axes: Sequence[Axes], table: Table) -> None:
     left, middle, right = axes
     for alpha in ALPHAS:
         _line(left, table.where(sweep="alpha", alpha=alpha), style.ALPHA_COLOURS[alpha], style.alpha_name(alpha))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass
-from typing import Any
 
 from ..aggregation import EpsilonCover
 from ..transport import Exact, Independent, Sinkhorn, Transport
@@ -85,7 +84,7 @@ class Variant:
         cost = "value" if self.cost == "value" else "sharp"
         return Sinkhorn(reg, p, cost=cost, diagonal="zero", marginal_tol=marginal_tol)
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, str]:
         return asdict(self)
 
 

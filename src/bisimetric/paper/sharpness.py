@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -11,6 +11,9 @@ from . import style
 from .jobs import SharpnessJob
 from .settings import Profile, Variant
 from .table import Cell, Table
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 TITLE = "Sharpness of Sinkhorn distances"
 CAPTION = (
@@ -49,7 +52,7 @@ def summary(table: Table) -> str:
     return "\n".join(lines) + "\n"
 
 
-def draw(table: Table, profile: Profile) -> Any:
+def draw(table: Table, profile: Profile) -> Figure:
     figure, axes = style.panels(len(DIMENSIONS), len(REGS), height=1.75)
     for line, dimension in zip(axes, DIMENSIONS, strict=True):
         for axis, reg in zip(line, REGS, strict=True):

@@ -10,13 +10,13 @@ from __future__ import annotations
 import json
 import platform
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from .. import archives, atomic
 from ..backends.select import backend
 from ..damage import reading
+from ..kinds import Facts
 from .jobs import Arrays, Job, job_id
 from .settings import PROFILES, Profile, Variant
 
@@ -27,7 +27,7 @@ class ResultsError(ValueError):
     """A results folder that cannot be used; the message says why and what to do."""
 
 
-def _described(profile: Profile, variant: Variant, version: str) -> dict[str, Any]:
+def _described(profile: Profile, variant: Variant, version: str) -> Facts:
     return {"format": FORMAT, "version": version, "profile": profile.name, **variant.describe()}
 
 
@@ -63,12 +63,12 @@ def settings_of(folder: Path, version: str) -> tuple[Profile, Variant]:
             f"{folder}: holds results of bisimetric {found.get('version')}, and this is {version}; run them anew."
         )
     try:
-        return PROFILES[found["profile"]], Variant(*(found[key] for key in Variant().describe()))
+        return PROFILES[str(found["profile"])], Variant(*(str(found[key]) for key in Variant().describe()))
     except (KeyError, ValueError, TypeError) as error:
         raise ResultsError(f"{path}: damaged ({error}).") from None
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read(path: Path) -> Facts:
     try:
         found = json.loads(path.read_text())
         return dict(found)
@@ -94,7 +94,7 @@ def save(folder: Path, job: Job, arrays: Arrays, device: str, version: str) -> N
     archives.save_arrays(path_of(folder, job), {**arrays, "made": np.array(json.dumps(made))})
 
 
-def _read_result(path: Path, job: Job) -> tuple[Arrays, dict[str, Any]]:
+def _read_result(path: Path, job: Job) -> tuple[Arrays, Facts]:
     if path.is_dir():
         raise ResultsError(f"{path}: damaged (it is a folder).")
     with reading(path, "a result", ResultsError):
@@ -111,7 +111,7 @@ def load(folder: Path, job: Job) -> Arrays | None:
     return _read_result(path, job)[0] if path.exists() else None
 
 
-def made_by(folder: Path, job: Job) -> dict[str, Any] | None:
+def made_by(folder: Path, job: Job) -> Facts | None:
     """What made a result; None where there is none, or a damaged one."""
     path = path_of(folder, job)
     try:

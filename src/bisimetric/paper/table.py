@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..kinds import Floats, Ints
 from .jobs import CURVES, Arrays, Job
 
-Floats = NDArray[np.float64]
+Setting = float | str
+Keys = Mapping[str, Setting]  # the settings that tell runs apart, and their seed
 
 
 class Cell(NamedTuple):
     """One run of a figure: the settings that tell it from the others, and the job."""
 
-    keys: dict[str, Any]
+    keys: Keys
     job: Job
 
 
@@ -27,9 +28,13 @@ class Cell(NamedTuple):
 class Row:
     """A run that is done."""
 
-    keys: dict[str, Any]
+    keys: Keys
     arrays: Arrays
     run: str = ""
+
+    @property
+    def seed(self) -> int:
+        return int(self.keys["seed"])
 
 
 @dataclass(frozen=True)
@@ -44,7 +49,7 @@ class Table:
     def __iter__(self) -> Iterator[Row]:
         return iter(self.rows)
 
-    def where(self, **wanted: Any) -> Table:
+    def where(self, **wanted: Setting | Callable[[Setting], bool]) -> Table:
         """Rows with these settings; a setting may be a function that says which values are wanted."""
 
         def fits(row: Row) -> bool:
@@ -55,7 +60,7 @@ class Table:
 
         return Table(tuple(row for row in self.rows if fits(row)))
 
-    def values(self, key: str) -> list[Any]:
+    def values(self, key: str) -> list[Setting]:
         """The values of a setting, in the order of the rows."""
         return list(dict.fromkeys(row.keys[key] for row in self.rows if key in row.keys))
 
@@ -67,13 +72,13 @@ class Table:
         """A number per seed; there must be one row of each."""
         found: dict[int, float] = {}
         for row in self.rows:
-            if row.keys["seed"] in found:
-                raise ValueError(f"several rows have seed {row.keys['seed']}: {row.keys}.")
-            found[row.keys["seed"]] = measure(row)
+            if row.seed in found:
+                raise ValueError(f"several rows have seed {row.seed}: {row.keys}.")
+            found[row.seed] = measure(row)
         return found
 
 
-def plotted_steps(count: int, most: int = 150) -> NDArray[np.int64]:
+def plotted_steps(count: int, most: int = 150) -> Ints:
     """Step indices for curves on a logarithmic axis: all early ones, then ever fewer."""
     if count <= most:
         return np.arange(count)
@@ -107,7 +112,7 @@ def tidy_csv(table: Table) -> str:
 def summary_csv(table: Table, quantities: Iterable[str]) -> str:
     """Mean and standard error over seeds at the plotted steps, for each setting."""
     keys = [key for key in dict.fromkeys(key for row in table for key in row.keys) if key != "seed"]
-    groups: dict[tuple[Any, ...], list[Row]] = {}
+    groups: dict[tuple[Setting, ...], list[Row]] = {}
     for row in table:
         groups.setdefault(tuple(row.keys.get(key, "") for key in keys), []).append(row)
     stream = io.StringIO()
@@ -123,5 +128,5 @@ def summary_csv(table: Table, quantities: Iterable[str]) -> str:
     return stream.getvalue()
 
 
-def _text(value: Any) -> str:
+def _text(value: Setting) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ..aggregation import KMedoids
 from . import models, style
@@ -11,7 +11,10 @@ from .alpha_ablation import draw_row
 from .alpha_ablation import job as alpha_job
 from .lambda_ablation import REGS, decaying
 from .settings import ALPHAS, Profile, Variant
-from .table import Cell, Table
+from .table import Cell, Keys, Table
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 TITLE = "The third family"
 CAPTION = (
@@ -27,7 +30,7 @@ def cells(profile: Profile, variant: Variant) -> list[Cell]:
     for seed in profile.all_seeds:
         problem = models.third(profile, variant, seed)
         for alpha in ALPHAS:
-            keys = {"sweep": "alpha", "alpha": alpha, "reg": 1.0, "seed": seed}
+            keys: Keys = {"sweep": "alpha", "alpha": alpha, "reg": 1.0, "seed": seed}
             found.append(Cell(keys, alpha_job(profile, variant, "third", alpha, seed)))
         for reg in REGS:
             keys = {"sweep": "lambda", "alpha": "decay", "reg": reg, "seed": seed}
@@ -40,7 +43,7 @@ def cells(profile: Profile, variant: Variant) -> list[Cell]:
     return found
 
 
-def draw(table: Table, profile: Profile) -> Any:
+def draw(table: Table, profile: Profile) -> Figure:
     figure, axes = style.panels(3, 3, height=2.1)
     draw_row(axes[0], table.where(sweep="alpha"), "alpha", style.ALPHA_COLOURS, style.alpha_name, profile.n_classes)
     draw_row(axes[1], table.where(sweep="lambda"), "reg", style.REG_COLOURS, style.reg_name, profile.n_classes)

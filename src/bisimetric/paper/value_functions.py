@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,6 +12,9 @@ from . import models, style
 from .lambda_ablation import decaying
 from .settings import Profile, Variant
 from .table import Cell, Table
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 TITLE = "Value functions"
 CAPTION = (
@@ -46,7 +49,7 @@ def summary(table: Table) -> str:
     return "\n".join(lines) + "\n"
 
 
-def draw(table: Table, profile: Profile) -> Any:
+def draw(table: Table, profile: Profile) -> Figure:
     figure, axes = style.panels(1, len(MDPS), legend=0.3)
     for axis, mdp in zip(axes[0], MDPS, strict=True):
         arrays = table.where(mdp=mdp).rows[0].arrays

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from functools import partial
-from typing import Any, Generic, Protocol, TypeVar, Unpack
+from typing import Generic, Protocol, TypeVar, Unpack
 
 from numpy.typing import ArrayLike
 
@@ -51,8 +51,8 @@ class Batch(Generic[T]):
 
     def __init__(self, size: int, device: str) -> None:
         self._size, self._device = size, device
-        self._idle: list[AbstractContextManager[Any]] = []  # streams that are used again, with the memory of each
-        self._members: dict[str, tuple[Work[T], AbstractContextManager[Any]]] = {}
+        self._idle: list[AbstractContextManager[object]] = []  # streams that are used again, with the memory of each
+        self._members: dict[str, tuple[Work[T], AbstractContextManager[object]]] = {}
         self._ended: list[tuple[str, T | Exception]] = []  # kept here, so that Ctrl-C in a round loses none
 
     def __len__(self) -> int:
@@ -152,12 +152,11 @@ def solve_policies(
     return [found[number] for number in sorted(found)]
 
 
-def _checked(settings: PolicySettings | None, mdp: MDP, given: dict[str, Any]) -> tuple[str, Callable[[], PolicyWork]]:
+def _checked(settings: PolicySettings | None, mdp: MDP, given: Variant) -> tuple[str, Callable[[], PolicyWork]]:
     """(the device of a run, what makes it); refuses what cannot be run."""
-    rest: Any = dict(given)
-    mdp, policy, observer = rest.pop("mdp", mdp), rest.pop("policy", None), rest.pop("on_progress", None)
+    mdp, policy, observer = given.pop("mdp", mdp), given.pop("policy", None), given.pop("on_progress", None)
     check_type("mdp", mdp, MDP, words="an MDP")
     if policy is not None:
         mdp.check_policy(policy)
-    chosen = merged(PolicySettings, settings, rest)
+    chosen = merged(PolicySettings, settings, given)
     return chosen.device, partial(PolicyWork, mdp, chosen, policy, observers=progress(observer))

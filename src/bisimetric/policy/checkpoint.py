@@ -7,15 +7,15 @@ import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypedDict
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .. import archives
 from ..aggregation import Partition
 from ..backends.protocol import Sweeper
 from ..damage import reading
+from ..kinds import Array, Facts, Floats
 from ..metric.operator import sweeper_of
 from ..model import MDP
 from .loop import LoopState
@@ -33,8 +33,8 @@ class Before(NamedTuple):
     """What a step changes before it is done: enough to undo a step that was broken off."""
 
     k: int
-    kept: dict[str, NDArray[Any]] | None  # the transport's state; None where it is that of now
-    rng: Any
+    kept: dict[str, Array] | None  # the transport's state; None where it is that of now
+    rng: Mapping[str, object] | None
     noise: float
 
     @classmethod
@@ -51,7 +51,21 @@ class Before(NamedTuple):
             state.noise = self.noise
 
 
-def _digest(arrays: Mapping[str, Any]) -> str:
+class _Parts(TypedDict):
+    """The fields of the state that a checkpoint holds as they are."""
+
+    k: int
+    policy: Floats
+    measured: Floats
+    rng: np.random.Generator
+    noise: float
+    value: Floats
+    partition: Partition
+    abstract_value: Floats
+    settled: bool
+
+
+def _digest(arrays: Mapping[str, object]) -> str:
     """A hash of all arrays, by which damage shows."""
     digest = hashlib.sha256()
     for name in sorted(arrays):
@@ -61,10 +75,10 @@ def _digest(arrays: Mapping[str, Any]) -> str:
     return digest.hexdigest()
 
 
-def save(folder: Path, state: LoopState, kept: Mapping[str, NDArray[Any]] | None = None) -> None:
+def save(folder: Path, state: LoopState, kept: Mapping[str, Array] | None = None) -> None:
     """Write a checkpoint; `kept` stands in for the transport's state where that is of a step that was broken off."""
     partition = state.partition
-    arrays = {
+    arrays: Facts = {
         "version": VERSION,
         "k": state.k,
         "policy": state.policy,
@@ -104,7 +118,7 @@ def restore(folder: Path, mdp: MDP, settings: PolicySettings) -> LoopState | Non
     return LoopState(**parts, distance=sweeper.backend.distances(data["distance"]), sweeper=sweeper)
 
 
-def _checked_parts(data: dict[str, NDArray[Any]], mdp: MDP, settings: PolicySettings) -> dict[str, Any]:
+def _checked_parts(data: dict[str, Array], mdp: MDP, settings: PolicySettings) -> _Parts:
     """The fields of the state that a checkpoint holds, but for the metric's; raises unless all of it can be one."""
     if str(data.pop("digest", "")) != _digest(data):
         raise RunFolderError("it is not what was written")
@@ -124,20 +138,20 @@ def _checked_parts(data: dict[str, NDArray[Any]], mdp: MDP, settings: PolicySett
         raise RunFolderError("its step or its noise is out of range")
     rng = np.random.default_rng()
     rng.bit_generator.state = json.loads(str(data["rng"]))
-    return {
-        "k": k,
-        "policy": mdp.check_policy(data["policy"]),
-        "measured": mdp.check_policy(data["measured"]),
-        "rng": rng,
-        "noise": noise,
-        "value": data["value"],
-        "partition": _checked_partition(data, n),
-        "abstract_value": data["abstract_value"],
-        "settled": bool(data["settled"]),
-    }
+    return _Parts(
+        k=k,
+        policy=mdp.check_policy(data["policy"]),
+        measured=mdp.check_policy(data["measured"]),
+        rng=rng,
+        noise=noise,
+        value=data["value"],
+        partition=_checked_partition(data, n),
+        abstract_value=data["abstract_value"],
+        settled=bool(data["settled"]),
+    )
 
 
-def _checked_partition(data: Mapping[str, NDArray[Any]], n_states: int) -> Partition:
+def _checked_partition(data: Mapping[str, Array], n_states: int) -> Partition:
     class_of, medoids = data["class_of"].astype(np.int64), data["medoids"].astype(np.int64)
     radius, diameter = (float(x) for x in data["extents"])
     inside = class_of.shape == (n_states,) and class_of.min() >= 0 and class_of.max() < len(medoids)
@@ -147,7 +161,7 @@ def _checked_partition(data: Mapping[str, NDArray[Any]], n_states: int) -> Parti
     return Partition(class_of, medoids, radius, diameter)
 
 
-def _recall(sweeper: Sweeper, kept: Mapping[str, NDArray[Any]]) -> None:
+def _recall(sweeper: Sweeper, kept: Mapping[str, Array]) -> None:
     """Hand the solver what it remembered of all pairs, where that was kept."""
     if not kept:
         return

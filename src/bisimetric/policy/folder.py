@@ -27,13 +27,14 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, get_type_hints
+from typing import Self, TypedDict, get_type_hints
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from .. import archives, atomic, locks
 from ..damage import reading
+from ..kinds import Facts
 from ..model import MDP
 from ..status import Status
 from .checkpoint import VERSION, Before, RunFolderError
@@ -64,12 +65,21 @@ def locked(folder: Path) -> Iterator[None]:
         yield
 
 
-def read_settings(folder: Path) -> dict[str, Any]:
+class _Description(TypedDict):
+    """What settings.json holds."""
+
+    version: int
+    fingerprint: str
+    digest: str
+    settings: Facts
+
+
+def read_settings(folder: Path) -> Facts:
     """The settings of a run folder; raises for a folder that is none."""
-    return _read_description(folder)["settings"]  # type: ignore[no-any-return]
+    return _read_description(folder)["settings"]
 
 
-def _read_description(folder: Path) -> dict[str, Any]:
+def _read_description(folder: Path) -> _Description:
     path = folder / "settings.json"
     if not folder.is_dir():
         raise RunFolderError(f"{folder}: no such run folder.")
@@ -83,14 +93,16 @@ def _read_description(folder: Path) -> dict[str, Any]:
         raise RunFolderError(f"{path}: written by another version ({data['version']}; this one writes {VERSION}).")
     if data.get("digest") != _digest_of_settings(data["settings"]):
         raise RunFolderError(f"{path}: damaged (it is not what was written); the run cannot be resumed.")
-    return dict(data)
+    return _Description(
+        version=VERSION, fingerprint=str(data.get("fingerprint")), digest=data["digest"], settings=data["settings"]
+    )
 
 
-def _digest_of_settings(settings: Mapping[str, Any]) -> str:
+def _digest_of_settings(settings: Mapping[str, object]) -> str:
     return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
 
 
-def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+def differences(old: Mapping[str, object], new: Mapping[str, object]) -> list[str]:
     """Settings of `new` that differ from those of `old`, as text."""
     return [
         f"{key}: {repr(old[key]) if key in old else 'the default'} in the folder, {new[key]!r} given"
@@ -99,7 +111,7 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def begin(folder: Path, description: Mapping[str, Any], mdp: MDP) -> None:
+def begin(folder: Path, description: Mapping[str, object], mdp: MDP) -> None:
     """Make a new run folder; refuses one that holds anything."""
     folder.mkdir(parents=True, exist_ok=True)
     if any(folder.iterdir()):
@@ -108,21 +120,18 @@ def begin(folder: Path, description: Mapping[str, Any], mdp: MDP) -> None:
     write_settings(folder, description, mdp)
 
 
-def write_settings(folder: Path, description: Mapping[str, Any], mdp: MDP) -> None:
+def write_settings(folder: Path, description: Mapping[str, object], mdp: MDP) -> None:
     """Write settings.json."""
     plain = dict(description)
-    data = {
-        "version": VERSION,
-        "fingerprint": fingerprint(mdp),
-        "digest": _digest_of_settings(plain),
-        "settings": plain,
-    }
+    data = _Description(
+        version=VERSION, fingerprint=fingerprint(mdp), digest=_digest_of_settings(plain), settings=plain
+    )
     atomic.save_json(folder / "settings.json", data)
 
 
 def check_model(folder: Path, mdp: MDP) -> None:
     """Refuse to go on with a model that is not the one the run began with."""
-    if _read_description(folder).get("fingerprint") != fingerprint(mdp):
+    if _read_description(folder)["fingerprint"] != fingerprint(mdp):
         raise RunFolderError(f"{folder}: the model is not the one that this run began with.")
 
 
@@ -132,7 +141,7 @@ def run(
     folder: Path,
     *,
     policy: ArrayLike | None = None,
-    description: Mapping[str, Any] | None = None,
+    description: Mapping[str, object] | None = None,
     checkpoint_every: float = 15.0,
     observers: tuple[Callable[[Step], None], ...] = (),
 ) -> PolicyRun:
@@ -238,7 +247,7 @@ def _line(step: Step) -> str:
 _STEP_TYPES = get_type_hints(Step)
 
 
-def _step_from(data: Any) -> Step:
+def _step_from(data: object) -> Step:
     """A step from JSON; raises unless all of its entries are there and are numbers."""
     if not isinstance(data, dict) or set(data) != set(_STEP_TYPES):
         raise ValueError("entries are missing")
@@ -320,20 +329,37 @@ def _write_policy_table(path: Path, mdp: MDP, result: PolicyRun) -> None:
     atomic.write_text(path, text.getvalue())
 
 
-def summary(mdp: MDP, result: PolicyRun) -> dict[str, Any]:
+class Summary(TypedDict):
+    """The figures of a result."""
+
+    status: str
+    states: int
+    classes: int
+    steps: int
+    error: float | None
+    bound: float
+    bound_source: str
+    metric_gap: float | None
+    nmi: float | None
+    purity: float | None
+    seconds: float
+    theorems: list[str]
+
+
+def summary(mdp: MDP, result: PolicyRun) -> Summary:
     """The figures of a result, ready for JSON."""
     last = result.history[-1] if result.history else None
-    return {
-        "status": result.status.name,
-        "states": mdp.n_states,
-        "classes": result.partition.n_classes,
-        "steps": len(result.history),
-        "error": result.error,
-        "bound": result.certificate.error,
-        "bound_source": result.certificate.source,
-        "metric_gap": None if last is None else last.metric_gap,
-        "nmi": None if last is None else last.nmi,
-        "purity": None if last is None else last.purity,
-        "seconds": math.fsum(step.seconds for step in result.history),
-        "theorems": [str(certificate) for certificate in result.theorems],
-    }
+    return Summary(
+        status=result.status.name,
+        states=mdp.n_states,
+        classes=result.partition.n_classes,
+        steps=len(result.history),
+        error=result.error,
+        bound=result.certificate.error,
+        bound_source=result.certificate.source,
+        metric_gap=None if last is None else last.metric_gap,
+        nmi=None if last is None else last.nmi,
+        purity=None if last is None else last.purity,
+        seconds=math.fsum(step.seconds for step in result.history),
+        theorems=[str(certificate) for certificate in result.theorems],
+    )

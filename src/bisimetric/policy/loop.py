@@ -20,24 +20,25 @@ for another run (see `batch`).
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from .. import certificates
 from ..aggregation import Partition, classes_of
 from ..backends.protocol import Distances, Pending, Sweeper
 from ..certificates import Certificate
+from ..kinds import Bools, Floats, Ints
 from ..metric.operator import sweeper_of
 from ..model import MDP, Chain
 from ..reduction import Reduction
-from ..values import abstract_values, choice_values, first_choices, policy_values, solved_on_host
-from .record import Clock, abstract_error, agreement, certify
+from ..values import abstract_values, choice_values, first_choices, optimal_backup, policy_values, solved_on_host
 from .run import Step
 from .settings import PolicySettings
-
-Floats = NDArray[np.float64]
 
 _NOISE_TRIES = 400
 _NOISE_STEP = 1.25
@@ -63,7 +64,7 @@ class LoopState:
     @classmethod
     def first(cls, mdp: MDP, settings: PolicySettings, policy: Floats) -> LoopState:
         """The state before the first step: d̂ = 0."""
-        settings.alpha(1, mdp.gamma)  # may refuse
+        settings.alphas(mdp.gamma)(1)  # may refuse
         chain, n = mdp.under(policy), mdp.n_states
         sweeper = sweeper_of(chain, settings.metric.for_model(chain))
         with sweeper.guard():
@@ -71,6 +72,36 @@ class LoopState:
         one_class = Partition.from_classes(np.zeros(n, np.int64))
         rng = np.random.default_rng(settings.seed)
         return cls(0, policy, policy, nothing, sweeper, rng, 0.1, np.zeros(n), one_class, np.zeros(n))
+
+
+class Given(NamedTuple):
+    """What stays the same from step to step.
+
+    Where the model is reduced, its states count as often as they stand for states.
+    """
+
+    reduction: Reduction[MDP]
+    settings: PolicySettings
+    alphas: Callable[[int], float]  # α of each step, counted from 1
+    best_value: Floats | None  # V*, where wanted
+
+
+class Clock:
+    """Seconds since it was made, and those that the metric took of them."""
+
+    def __init__(self) -> None:
+        self._began, self.metric_seconds = time.perf_counter(), 0.0
+
+    @contextmanager
+    def metric(self) -> Iterator[None]:
+        """What is done in this context is the metric's."""
+        began = time.perf_counter()
+        yield
+        self.metric_seconds += time.perf_counter() - began
+
+    @property
+    def seconds(self) -> float:
+        return time.perf_counter() - self._began
 
 
 class Begun(NamedTuple):
@@ -88,10 +119,10 @@ class Begun(NamedTuple):
             return self.sweeping.go_on()
 
 
-def begin_step(mdp: MDP, settings: PolicySettings, state: LoopState) -> Begun:
+def begin_step(given: Given, state: LoopState) -> Begun:
     """Start the sweeps of a step and evaluate π_k; of the state only the sweeper changes, which goes on with π_k."""
-    clock, sweeper = Clock(), state.sweeper
-    chain = mdp.under(state.policy)
+    mdp, settings, clock, sweeper = given.reduction.model, given.settings, Clock(), state.sweeper
+    chain = mdp.under_checked(state.policy)
 
     def start_sweeps() -> Pending:
         with clock.metric():
@@ -107,26 +138,22 @@ def begin_step(mdp: MDP, settings: PolicySettings, state: LoopState) -> Begun:
     return Begun(chain, V, bound, start_sweeps() if sweeping is None else sweeping, clock)
 
 
-def end_step(
-    reduction: Reduction[MDP], settings: PolicySettings, state: LoopState, begun: Begun, best_value: Floats | None
-) -> Step:
-    """The rest of a step; changes `state` (but for its generator and noise) only once all of it is known.
-
-    Where the model is reduced, its states count as often as they stand for states.
-    """
-    mdp, (chain, V, bound, sweeping, clock) = reduction.model, begun
+def end_step(given: Given, state: LoopState, begun: Begun) -> Step:
+    """The rest of a step; changes `state` (but for its generator and noise) only once all of it is known."""
+    (reduction, settings, alphas, best_value), (chain, V, bound, sweeping, clock) = given, begun
+    mdp = reduction.model
     with clock.metric():
         swept = sweeping.result()
     d = swept.distance
     partition = classes_of(settings.aggregation, d, reduction.sizes)
     V_abstract = abstract_values(chain, partition, state.abstract_value, reduction.sizes, state.sweeper.backend)
     greedy, delta = improve(mdp, settings, state, V_abstract)
-    alpha = settings.alpha(state.k + 1, mdp.gamma)
+    alpha = alphas(state.k + 1)
     if settings.target is not None and bound.error <= settings.target:
         alpha = 0.0  # the policy that meets the target is the answer
     new_policy = (1.0 - alpha) * state.policy + alpha * greedy if alpha < 1.0 else greedy
 
-    nmi, purity = agreement(reduction, partition)
+    nmi, purity = _agreement(reduction, partition)
     step = Step(
         k=state.k,
         error=None if best_value is None else float(np.abs(best_value - V).max()),
@@ -140,7 +167,7 @@ def end_step(
         change=swept.change,
         transport_error=swept.transport_error,
         iterations=swept.iterations,
-        abstract_error=abstract_error(chain, V_abstract),
+        abstract_error=_abstract_error(chain, V_abstract),
         nmi=nmi,
         purity=purity,
         seconds=clock.seconds,
@@ -189,7 +216,28 @@ def improve(mdp: MDP, settings: PolicySettings, state: LoopState, V: Floats) -> 
     )
 
 
-def _chosen(mdp: MDP, good: NDArray[np.bool_], rng: np.random.Generator | None) -> NDArray[np.int64]:
+def certify(mdp: MDP, V: Floats, value_error: float) -> Certificate:
+    """The best rigorous bound on ‖V* − V^π‖∞ for V = V^π, known up to value_error."""
+    residual = certificates.bellman_residual(V, optimal_backup(mdp, V), gamma=mdp.gamma, value_error=value_error)
+    anything = certificates.trivial(gamma=mdp.gamma, scale=mdp.reward_span, value_error=2.0 * value_error)
+    return certificates.best(residual, anything)
+
+
+def _abstract_error(chain: Chain, V_abstract: Floats) -> float:
+    """A certified bound on ‖V^π − Ṽ_Φ‖∞."""
+    backup = chain.rewards + chain.gamma * (chain.rows.matrix() @ V_abstract)
+    return certificates.evaluation_residual(V_abstract, backup, gamma=chain.gamma).error
+
+
+def _agreement(reduction: Reduction[MDP], partition: Partition) -> tuple[float | None, float | None]:
+    """NMI and purity against the known classes of all states, where there are any."""
+    if reduction.true_classes is None:
+        return None, None
+    found = partition if reduction.model is reduction.full else reduction.lift_partition(partition)
+    return found.agreement(reduction.true_classes)
+
+
+def _chosen(mdp: MDP, good: Bools, rng: np.random.Generator | None) -> Ints:
     """One good choice of each state [S]: the first, or one at random."""
     if rng is None:
         return first_choices(mdp, good)

@@ -7,19 +7,15 @@ import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..aggregation import Partition
 from ..archives import read_arrays, save_arrays
 from ..certificates import Certificate
 from ..damage import DamagedFileError, reading
+from ..kinds import Array, Floats, Ints
 from ..status import Status
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 FORMAT, VERSION = "bisimetric-policy-run", 2
 
@@ -66,7 +62,7 @@ class PolicyRun:
     choices: Ints
     actions: tuple[str, ...]
     partition: Partition
-    distance: NDArray[Any]
+    distance: Array
     abstract_value: Floats
     history: tuple[Step, ...]
     certificate: Certificate

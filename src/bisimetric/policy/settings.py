@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Literal, Self, TypedDict
 
 from ..aggregation import Aggregation, EpsilonCover
@@ -121,6 +123,6 @@ class PolicySettings:
             transport=self.transport, respect=(), remember=self.remember, device=self.device, dtype=self.dtype
         )
 
-    def alpha(self, step: int, gamma: float) -> float:
-        """α of a step, counted from 1."""
-        return self.step_size(step, gamma=gamma, sweeps=self.sweeps, p=self.transport.order)
+    def alphas(self, gamma: float) -> Callable[[int], float]:
+        """α of each step, counted from 1."""
+        return partial(self.step_size, gamma=gamma, sweeps=self.sweeps, p=self.transport.order)

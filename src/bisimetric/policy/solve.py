@@ -9,22 +9,21 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Protocol, Unpack
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from ..aggregation import EpsilonCover
 from ..checks import check_type, merged
+from ..kinds import Floats
 from ..model import MDP
 from ..reduction import Lumped, Reduction, lumped
 from ..status import Status
 from ..transport import Exact
 from ..values import best_values, policy_values
-from .loop import Begun, LoopState, begin_step, end_step
-from .record import certify, likely_actions, theorem_bounds
+from .loop import Begun, Given, LoopState, begin_step, certify, end_step
+from .record import likely_actions, theorem_bounds
 from .run import PolicyRun, Step
 from .settings import PolicyChanges, PolicySettings
 
-Floats = NDArray[np.float64]
 Observer = Callable[[Step, LoopState], None]
 
 
@@ -101,6 +100,7 @@ class PolicyWork:
         state, self.history = (None, []) if journal is None else journal.restore(small, self.settings)
         self.state = LoopState.first(small, self.settings, first) if state is None else state
         self.best_value = best_values(small)[0] if self.settings.optimum else None
+        self._given = Given(self.reduction, self.settings, self.settings.alphas(small.gamma), self.best_value)
         self.status = self._end_after(self.history[-1]) if self.history else None
         self._begun: Begun | None = None
 
@@ -119,10 +119,10 @@ class PolicyWork:
     def _begin_step(self) -> None:
         if self._journal is not None:
             self._journal.before(self.state)
-        self._begun = begin_step(self.reduction.model, self.settings, self.state)
+        self._begun = begin_step(self._given, self.state)
 
     def _end_step(self, begun: Begun) -> None:
-        step = end_step(self.reduction, self.settings, self.state, begun, self.best_value)
+        step = end_step(self._given, self.state, begun)
         self._begun = None
         self.history.append(step)
         status = self._end_after(step)

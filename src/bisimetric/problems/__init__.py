@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from difflib import get_close_matches
-from typing import Any
 from urllib.parse import parse_qsl
 
 from ..model import MDP
@@ -37,7 +36,7 @@ def from_spec(spec: str) -> MDP:
         raise ValueError(f"unknown problem {name!r}.{_hint(name, list(NAMES))}")
     generator = _GENERATORS[name]
     defaults = {key: p.default for key, p in inspect.signature(generator).parameters.items()}
-    arguments: dict[str, Any] = {}
+    arguments: dict[str, float | str] = {}
     for key, text in parse_qsl(query, keep_blank_values=True):
         if key not in defaults:
             raise ValueError(f"problem {name!r} has no argument {key!r}.{_hint(key, list(defaults))}")

@@ -8,11 +8,9 @@ bisimilar, so each family reduces to an MDP with m states.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..kinds import Floats
 from ..model import MDP
-
-Floats = NDArray[np.float64]
 
 
 def _check(n_states: int, n_classes: int, concentration: float, mixing: float) -> int:

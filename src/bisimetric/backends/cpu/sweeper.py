@@ -31,6 +31,7 @@ Fill = Callable[[int, int, int, Array], None]
 _UNIT_BYTES = 4 << 20  # work space of one unit of work
 _NO_NOTES: Array = np.empty((0, 0), np.int16)
 _BRIEF = 4 << 20  # entries of all pairs' costs up to which a sweep takes but a moment
+_FEWEST = 1024.0  # pairs of a unit: calling kernels costs as much as some 30 pairs
 
 
 class _HaltedError(Exception):
@@ -262,7 +263,8 @@ def units_of_work(comparison: Comparison, threads: int) -> list[Unit]:
     """Ranges of states with about equal numbers of pairs and a bounded work space."""
     n, pointers, square = comparison.shape[0], comparison.row_pointers, comparison.square
     width = int(comparison.column_pointers[-1] - comparison.column_pointers[0])
-    per_unit = max(1.0, (width * (width + 1) / 2 if square else float(pointers[-1]) * width) / (8 * threads))
+    pairs_in_all = width * (width + 1) / 2 if square else float(pointers[-1]) * width
+    per_unit = max(_FEWEST, pairs_in_all / (8 * threads))
     units, start = [], 0
     while start < n:
         stop, pairs = start, 0.0
