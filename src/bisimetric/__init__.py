@@ -7,7 +7,7 @@ from .backends.threads import set_threads
 from .certificates import Certificate
 from .formats import from_gymnasium, from_mdptoolbox, from_quantecon, read, to_mdptoolbox, to_quantecon, write
 from .lumping import Lumping, lump
-from .metric import MetricSettings, MetricSolution, Progress, solve_metric
+from .metric import Carried, CrossMetric, MetricSettings, MetricSolution, Progress, compare, solve_metric
 from .model import MDP, Chain, ModelError
 from .policy import PolicyRun, PolicySettings, Step, solve_policies, solve_policy
 from .schedules import Constant, PowerDecay, Theoretical
@@ -19,9 +19,11 @@ __version__ = "0.1.0"
 
 __all__ = [
     "MDP",
+    "Carried",
     "Certificate",
     "Chain",
     "Constant",
+    "CrossMetric",
     "DeviceError",
     "EpsilonCover",
     "Exact",
@@ -44,6 +46,7 @@ __all__ = [
     "Transport",
     "Values",
     "certificates",
+    "compare",
     "evaluate",
     "from_gymnasium",
     "from_mdptoolbox",

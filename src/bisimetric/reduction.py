@@ -17,6 +17,7 @@ from .lumping import Lumping, lump
 from .model import MDP, Chain
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 Model = TypeVar("Model", bound=Chain | MDP)
 
 LUMP_TOL = 1e-12  # masses that differ by less are taken as equal when states are merged
@@ -36,6 +37,11 @@ class Reduction(Generic[Model]):
         self.error = error
         self.sizes: NDArray[np.int64] | None = None
         self.true_classes = full.classes
+
+    @property
+    def of_state(self) -> Ints | None:
+        """The smaller model's state for each state of the full one [S]; None where they are the same."""
+        return None
 
     @property
     def n_states(self) -> int:
@@ -79,6 +85,10 @@ class Lumped(Reduction[Model]):
         return isinstance(other, Lumped) and self.lumping == other.lumping
 
     __hash__ = None
+
+    @property
+    def of_state(self) -> Ints | None:
+        return self.lumping.class_of
 
     def expand(self, d: NDArray[Any]) -> NDArray[Any]:
         return d[np.ix_(self.lumping.class_of, self.lumping.class_of)]

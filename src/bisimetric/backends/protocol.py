@@ -117,7 +117,11 @@ class Distances(Protocol):
         ...
 
     def blend(self, weights: Sequence[float], others: Sequence[Self]) -> None:
-        """Become Σ weight·x over the others, none of which is this one, and 0 where that is negative."""
+        """Become Σ weight·x over the others, none of which is this one."""
+        ...
+
+    def clip(self) -> None:
+        """Become 0 where it is negative."""
         ...
 
     def subtract_from(self, other: Self) -> None:

@@ -137,18 +137,26 @@ def evaluate(sweeper: Sweeper, d: Distances, goal: float) -> int:
     """
     window, repeat = _window(d)
     mixing = _Mixing(window) if window else None
-    least, idle, products = np.inf, 0, 0
+    start = d.copy() if window else None
+    least, idle, products, first = np.inf, 0, 0, 0.0
     while products < _PRODUCTS:
         if mixing is not None and products % repeat == 0:
             mixing.begin(d)
         change = sweeper.sweep_frozen(d)
         products += 1
+        first = first or change
         if change <= goal or idle > _PATIENCE * window > 0:
             break
         if mixing is not None and products % repeat == 0:
             energy = mixing.mix(d)
+            if sweeper.transport.order != 1.0:  # powers of distances need them to be positive
+                d.clip()
             idle = 0 if energy < 0.9 * least else idle + 1
             least = min(least, energy)
+    if start is not None:
+        if not change <= first:
+            d.take(start)
+        d.clip()
     return products
 
 
@@ -230,6 +238,7 @@ class Extrapolation(Acceleration):
             step.subtract_from(after)
         gram = np.array([x.inner(steps) for x in steps])
         d.blend(least_combination(gram, len(steps) - 1), self._swept[1:])
+        d.clip()
         self.pace.most, self._extrapolated = report.change, True
         self._swept = self._swept[-1:]
         self.moved = d.gap(self._swept[0])

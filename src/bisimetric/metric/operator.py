@@ -65,7 +65,7 @@ def sweeper_of(model: Chain | MDP, question: Question) -> Sweeper:
     """F at work on the engine that is asked for."""
     engine = backend(question.device, question.dtype)
     comparison = comparison_of(model, question)
-    _check_range(comparison.largest, engine)
+    check_range(comparison.largest, engine)
     with engine.guard(question.transport.squares, comparison.shape):
         return engine.sweeper(comparison, question.transport, question.remember)
 
@@ -94,7 +94,7 @@ def comparison_groups(model: Chain | MDP, match: str) -> tuple[Ints, tuple[Ints,
     return action_sets, tuple(np.split(order, cuts))
 
 
-def _check_range(largest: float, engine: Backend) -> None:
+def check_range(largest: float, engine: Backend) -> None:
     """Refuse distances that the numbers of the engine cannot hold."""
     if not largest < 1e-8 * float(np.finfo(engine.dtype).max):
         raise ValueError(

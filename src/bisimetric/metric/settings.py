@@ -128,6 +128,11 @@ class Question:
         c_T = self.transition_weight
         return 0.5 * self.tol * (1.0 - c_T) / c_T if c_T > 0.0 else np.inf
 
+    @property
+    def weights(self) -> tuple[float, float]:
+        """c_R and c_T."""
+        return self.reward_weight, self.transition_weight
+
     def of_reduced(self, model: Chain | MDP) -> Question:
         """The same question of a model in place of another, which may not have all labels."""
         return replace(self, respected=tuple(name for name in self.respected if name in model.state_labels))

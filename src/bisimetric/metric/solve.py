@@ -58,8 +58,8 @@ def solve_metric(
     given = dict(changes) if transport is None else {**changes, "transport": transport}
     chosen = merged(MetricSettings, settings, given)
     question = chosen.for_model(model)
-    notes = _notes(model, question)  # refuses labels that do not tell choices apart
-    reduction = _reduced(model, question, chosen.lump)
+    notes = metric_notes(model, question)  # refuses labels that do not tell choices apart
+    reduction = reduced(model, question, chosen.lump, largest_distance(model, *question.weights))
     sweeper = sweeper_of(reduction.model, question.of_reduced(reduction.model))
     with sweeper.guard():
         d = _first_distance(sweeper, reduction, start)
@@ -80,8 +80,11 @@ def solve_metric(
         return solution(work, work.run(chosen.max_sweeps, watch))
 
 
-def _reduced(model: Chain | MDP, question: Question, wanted: bool | None) -> Reduction[Chain | MDP]:
-    """The model to work on: its bisimulation classes where that is wanted, or exact and far below the tolerance."""
+def reduced(model: Chain | MDP, question: Question, wanted: bool | None, largest: float) -> Reduction[Chain | MDP]:
+    """The model to work on: its bisimulation classes where that is wanted, or exact and far below the tolerance.
+
+    Distances are at most `largest`. The error of the reduction is that of a pair of states, half of it for each.
+    """
     transport, c_R, c_T = question.transport, question.reward_weight, question.transition_weight
     if wanted and not isinstance(transport, Exact):
         raise ValueError(f"lump=True is exact for Exact only; {type(transport).__name__} sees how mass is split up.")
@@ -91,14 +94,14 @@ def _reduced(model: Chain | MDP, question: Question, wanted: bool | None) -> Red
     masses = int(model.rows.sizes.max()) * LUMP_TOL
     # Each of two states gives way to the one that stands for its class. Then W_p moves by the range of the distances
     # times the mass that differs, to the power 1/p.
-    largest = largest_distance(model, c_R, c_T)
     error = 2.0 * (rewards + c_T * masses ** (1.0 / transport.p) * largest) / (1.0 - c_T)
     if wanted is None and error > 0.01 * question.tol:
         return Reduction(model)
-    return lumped(model, "hausdorff" if question.match == "hausdorff" else "labels", question.respected, error)
+    match = "hausdorff" if question.match == "hausdorff" else "labels"
+    return lumped(model, match, question.of_reduced(model).respected, error)
 
 
-def _notes(model: Chain | MDP, question: Question) -> tuple[str, ...]:
+def metric_notes(model: Chain | MDP, question: Question) -> tuple[str, ...]:
     """What one should know about the answer."""
     notes = []
     action_sets, _ = comparison_groups(model, question.match)

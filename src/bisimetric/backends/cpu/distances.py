@@ -54,9 +54,11 @@ class HostDistances:
             self._flat[part] = 0.0
             for weight, other in zip(weights, others, strict=True):
                 kernels.add_scaled(self._flat[part], weight, other._flat[part])
-            np.maximum(self._flat[part], 0.0, out=self._flat[part])
 
         run_all(add, self._parts(), brief=True)
+
+    def clip(self) -> None:
+        np.maximum(self.array, 0.0, out=self.array)
 
     def subtract_from(self, other: HostDistances) -> None:
         def subtract(part: slice) -> None:

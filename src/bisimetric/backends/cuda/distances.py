@@ -54,6 +54,10 @@ class DeviceDistances:
         kernels.blend(weights, [other.array for other in others], self.array)
         self.changed()
 
+    def clip(self) -> None:
+        kernels.cupy().maximum(self.array, 0.0, out=self.array)
+        self.changed()
+
     def subtract_from(self, other: DeviceDistances) -> None:
         kernels.cupy().subtract(other.array, self.array, out=self.array)
         self.changed()

@@ -172,11 +172,10 @@ def inner_products(x: Array, others: Sequence[Array]) -> NDArray[np.float64]:
 
 
 def blend(weights: Sequence[float], arrays: Sequence[Array], out: Array) -> None:
-    """out = Σ weight·array, and 0 where that is negative."""
+    """out = Σ weight·array."""
     out[...] = 0.0
     for weight, array in zip(weights, arrays, strict=True):
         out += np.asarray(weight, out.dtype) * array
-    cupy().maximum(out, 0.0, out=out)
 
 
 def largest_gap(x: Array, y: Array) -> float:

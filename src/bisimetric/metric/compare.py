@@ -1,0 +1,320 @@
+"""Distances between the states of two models.
+
+With rows P of the first and Q of the second model, D(s, t) is the fixed point of
+
+    D(s, t) = c_R |R(s) − R'(t)| + c_T W(D)(P(s), Q(t)),
+
+or of its maximum or Hausdorff distance over choices, on the rectangle of all pairs (s, t). It is the part between the
+two models of the metric of both side by side, and needs no other part of it: successors of such a pair are such pairs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, NamedTuple, Unpack
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from ..backends.protocol import Comparison, Sweeper, corner_of
+from ..backends.select import backend, host
+from ..certificates import Certificate, CertificateError
+from ..checks import check_type, merged
+from ..kinds import Array, Floats, Ints
+from ..model import MDP, Chain, Distributions, ModelError
+from ..model.policies import as_weights
+from ..model.union import union
+from ..reduction import Reduction
+from ..status import Status
+from ..transport import Transport
+from ..values import best_values, choice_values, value_ranges
+from .acceleration import Pace
+from .driver import Aim, FixedPoint, Progress, Watch
+from .operator import check_range, comparison_of
+from .settings import MetricChanges, MetricSettings, Question
+from .solve import metric_notes, reduced
+
+
+def compare(
+    model: Chain | MDP,
+    other: Chain | MDP,
+    transport: Transport | None = None,
+    *,
+    settings: MetricSettings | None = None,
+    on_progress: Callable[[Progress], None] | None = None,
+    **changes: Unpack[MetricChanges],
+) -> CrossMetric:
+    """Compute the distances between the states of two models to a given error.
+
+    Args:
+        model, other: two chains, or two MDPs (with match="labels", where actions of the same name correspond, or
+            match="hausdorff"), with the same discount. They may have different states, labels and actions; a label that
+            one of them does not have holds nowhere in it.
+        transport: `Exact()` (default), `Sinkhorn`, `KLBall` or `Independent`.
+        settings: what else to do; by default `MetricSettings()`, which lists all settings.
+        on_progress: called after each sweep; reads only.
+        changes: settings by name that differ from `settings`, such as match="labels" or tol=1e-3.
+
+    Returns:
+        A `CrossMetric`. Ctrl-C ends the work with status INTERRUPTED and a valid error.
+    """
+    check_type("model", model, Chain, MDP, words="a Chain or an MDP")
+    check_type("other", other, Chain, MDP, words="a Chain or an MDP")
+    if isinstance(model, Chain) is not isinstance(other, Chain):
+        raise ModelError("a Chain is compared with a Chain, and an MDP with an MDP; take .under(policy) of an MDP.")
+    if model.gamma != other.gamma:
+        raise ModelError(f"the models have different discounts, gamma = {model.gamma} and {other.gamma}.")
+    given = dict(changes) if transport is None else {**changes, "transport": transport}
+    chosen = merged(MetricSettings, settings, given)
+    both = union(model, other)
+    question = chosen.for_model(both)
+    if getattr(question.transport, "diagonal", "kept") == "zero":
+        raise ValueError('diagonal="zero" is for the distances of one model: between two there is no diagonal.')
+    notes = metric_notes(both, question)
+    largest = comparison_of(both, question).largest
+    # Each side is reduced by itself; a bound that counts both states of a pair counts each side by half.
+    sides = [reduced(side, question, chosen.lump, largest) for side in (model, other)]
+    floor = 0.5 * (sides[0].error + sides[1].error)
+    sweeper = _sweeper(sides[0].model, sides[1].model, question)
+    with sweeper.guard():
+        d = sweeper.backend.zeros(sweeper.comparison.shape)
+        aim = Aim(question.tol, floor, question.accuracy)
+        work = FixedPoint(sweeper, d, aim, fresh=True, accelerate=chosen.accelerate, pace=Pace())
+        status = work.run(chosen.max_sweeps, Watch(on_progress))
+    guarantee = question.transport.guarantee
+    certificate = Certificate(work.error, question.transport.axioms.nonexpansive, guarantee)
+    return CrossMetric(
+        status,
+        certificate,
+        work.sweeps,
+        work.iterations,
+        work.seconds,
+        largest,
+        notes,
+        question,
+        sides[0],
+        sides[1],
+        work,
+    )
+
+
+def _sweeper(model: Chain | MDP, other: Chain | MDP, question: Question) -> Sweeper:
+    """F on the rectangle of two models, or inside the square of both where an engine has no rectangles."""
+    engine = backend(question.device, question.dtype)
+    both = union(model, other)
+    square = comparison_of(both, question.of_reduced(both))
+    check_range(square.largest, engine)
+    comparison = rectangle(square, model.n_states) if engine.rectangles else square
+    with engine.guard(question.transport.squares, comparison.shape):
+        return engine.sweeper(comparison, question.transport, question.remember)
+
+
+def rectangle(square: Comparison, n_states: int) -> Comparison:
+    """The part of a comparison of two models side by side that is between them; the first has so many states."""
+    rows, split = square.rows, int(square.row_pointers[n_states])
+    indices, states = rows.indices.copy(), square.state_of_row.copy()
+    indices[rows.indptr[split] :] -= np.int32(n_states)
+    states[split:] -= n_states
+    apart = Distributions(rows.indptr, indices, rows.probs, max(n_states, rows.n_states - n_states), rows.moved, split)
+    groups = tuple(group for group in square.groups if 0 < corner_of(apart, group) < len(group))
+    return replace(
+        square,
+        rows=apart,
+        groups=groups,
+        state_of_row=states,
+        row_pointers=square.row_pointers[: n_states + 1],
+        column_pointers=square.row_pointers[n_states:],
+        apart=square.apart[:n_states],
+        columns_apart=square.apart[n_states:],
+    )
+
+
+class Carried(NamedTuple):
+    """A policy carried to another model.
+
+    Attributes: policy (per choice of the other model), counterparts (the state of the first model whose actions each
+    state plays), certificate (how far its values are from the best, at most).
+    """
+
+    policy: Floats
+    counterparts: Ints
+    certificate: Certificate
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class CrossMetric:
+    """Distances between the states of two models, with their error.
+
+    Attributes:
+        distance: D [S, T], read-only.
+        status: how the work ended; status.value says so in words, status.advice what to do.
+        certificate: the error of `distance` as a fixed point, and the theorem that gives it.
+        sweeps, iterations, seconds: work done.
+        largest: the largest possible distance.
+        notes: what one should know about the answer, if anything.
+        question: what was asked.
+    """
+
+    status: Status
+    certificate: Certificate
+    sweeps: int
+    iterations: int
+    seconds: float
+    largest: float
+    notes: tuple[str, ...]
+    question: Question
+    _left: Reduction[Any] = field(repr=False)
+    _right: Reduction[Any] = field(repr=False)
+    _work: FixedPoint = field(repr=False)
+
+    @cached_property
+    def distance(self) -> Array:
+        """D [S, T] as an array of NumPy."""
+        full = self._of_states(self._between(self._work.d.to_host())).view()
+        full.setflags(write=False)
+        return full
+
+    @property
+    def error(self) -> float:
+        """The error of the certificate."""
+        return self.certificate.error
+
+    @property
+    def tol(self) -> float:
+        """The error that was asked for."""
+        return self.question.tol
+
+    @property
+    def converged(self) -> bool:
+        return self.status is Status.CONVERGED
+
+    def __repr__(self) -> str:
+        word = "rigorous" if self.certificate.rigorous else "heuristic"
+        return (
+            f"CrossMetric({self._left.n_states} × {self._right.n_states} states, {self.question.transport}, {word} "
+            f"error {self.error:.3g}, {self.status.name} after {self.sweeps} sweeps)"
+        )
+
+    def _between(self, d: Array) -> Array:
+        """The part between the models, of an array of pairs of states."""
+        n = self._left.model.n_states
+        return d if not self._work.sweeper.comparison.square else d[:n, n:]
+
+    def _of_states(self, d: Array) -> Array:
+        """Numbers of pairs of reduced states as numbers of pairs of states."""
+        if self._left.of_state is not None:
+            d = d[self._left.of_state]
+        return d if self._right.of_state is None else d[:, self._right.of_state]
+
+    @cached_property
+    def _bounds(self) -> tuple[Floats, Floats]:
+        sweeper, question = self._work.sweeper, self.question
+        c_R, c_T = question.reward_weight, question.transition_weight
+        ground = self._work.d.copy()
+        with sweeper.guard():
+            if sweeper.comparison.square:
+                ground.clear_diagonal()
+            lower, upper = sweeper.bounds(ground, question.accuracy)
+        d = ground.to_host()
+        slack = sweeper.solver.rounding(max(float(d.max()), self.largest))
+        rise = max(float((upper - d).max()), 0.0) + slack
+        fall = max(float((d - lower).max()), 0.0) + slack
+        lower, upper = self._of_states(self._between(lower)), self._of_states(self._between(upper))
+        floor = self._work.aim.floor
+        upper = np.minimum(upper + slack + c_T * rise / (1.0 - c_T) + floor, self.largest * (1.0 + 1e-15))
+        lower = np.maximum(lower - slack - c_T * fall / (1.0 - c_T) - floor, 0.0)
+        for mine, theirs in zip(value_ranges(self._left.full, c_T), value_ranges(self._right.full, c_T), strict=True):
+            gap = np.abs(mine[0][:, None] - theirs[0][None, :]) - mine[1] - theirs[1]
+            np.maximum(lower, c_R * gap, out=lower)
+        crossed = float((lower - upper).max())
+        if crossed > 0.0:
+            raise CertificateError(f"bounds around the exact distances cross by {crossed:.3g}.")
+        return lower, upper
+
+    def bracket(self) -> tuple[Floats, Floats]:
+        """Rigorous bounds (lower, upper) around the exact distances (λ = 0, same p) [S, T]; see `MetricSolution`."""
+        lower, upper = self._bounds
+        return lower.copy(), upper.copy()
+
+    def nearest(self) -> Ints:
+        """The nearest state of the other model for each state; the first of several [S]."""
+        near: Ints = np.argmin(self.distance, axis=1)
+        return near
+
+    def between(self, initial: ArrayLike | None = None, other_initial: ArrayLike | None = None) -> tuple[float, float]:
+        """(Distance between two distributions over the states of the models, its error).
+
+        Args:
+            initial, other_initial: probabilities [S] and [T]; by default equal ones on the states labelled "init".
+        """
+        rows = [
+            _initial("initial", initial, self._left.full),
+            _initial("other_initial", other_initial, self._right.full),
+        ]
+        solver = host().solver(rows[0].beside(rows[1]), (np.arange(2),), self.question.transport, False)
+        tally, out = host().tally(), np.zeros((1, 1))
+        solver.prepare(np.ascontiguousarray(self.distance, np.float64), self.question.accuracy)
+        solver.fill(0, 0, 1, out, tally)
+        value = solver.unit * float(out[0, 0])
+        return value, self.error + solver.true_error(tally) + solver.rounding(max(value, self.largest))
+
+    def carry(self, policy: ArrayLike) -> Carried:
+        """Carry a policy of the first model to the other: each state plays what its nearest counterpart plays.
+
+        For match="labels". With Q* of both models, |Q*(s, a) − Q'*(t, a)| ≤ D(s, t)/c_R where c_T is at least the
+        discount γ. So an action that is δ(s) from the best in s is at most δ(s) + 2 D(s, t)/c_R from it in t, and a
+        policy that plays such actions everywhere loses at most 1/(1−γ) times the largest of these (Castro and Precup,
+        *Using bisimulation for policy transfer in MDPs*, AAAI 2010; Ferns, Panangaden and Precup, UAI 2004).
+
+        Args:
+            policy: of the first model: probabilities per choice, action numbers or names.
+        """
+        model, other, q = self._left.full, self._right.full, self.question
+        if q.match != "labels" or not isinstance(model, MDP) or not isinstance(other, MDP):
+            raise ValueError('policies are carried by the labels of actions: compare two MDPs with match="labels".')
+        weights, (_, upper) = as_weights(model, policy), self._bounds
+        counterparts = np.argmin(upper, axis=0)
+        names = [np.asarray(side.action_labels)[side.action_of_choice] for side in (model, other)]
+        of_label = {(int(s), str(a)): k for k, (s, a) in enumerate(zip(model.state_of_choice, names[0], strict=True))}
+        found = [
+            of_label.get((int(counterparts[t]), str(a))) for t, a in zip(other.state_of_choice, names[1], strict=True)
+        ]
+        alone = [int(t) for t, k in zip(other.state_of_choice, found, strict=True) if k is None]
+        if alone:
+            raise ModelError(f"no state of the first model has the actions of state {other.name_of(alone[0])}.")
+        carried = weights[np.array(found)]
+        return Carried(carried, counterparts, self._loss(model, weights, upper, counterparts))
+
+    def _loss(self, model: MDP, weights: Floats, upper: Floats, counterparts: Ints) -> Certificate:
+        q, gamma = self.question, model.gamma
+        failed = []
+        if q.reward_weight == 0.0:
+            failed.append("rewards have no weight, so distances do not bound values")
+        if q.transition_weight < gamma:
+            failed.append(f"c_T = {q.transition_weight:g} is below the discount {gamma:g}")
+        source = "policies carried along a bisimulation metric (Castro and Precup, 2010)"
+        if failed:
+            return Certificate(np.inf, False, source, tuple(failed))
+        best, error = best_values(model)
+        short = best[model.state_of_choice] - choice_values(model, best)
+        delta = np.maximum.reduceat(np.where(weights > 0.0, short, 0.0), model.choice_ptr[:-1]) + 2.0 * error
+        gaps = upper[counterparts, np.arange(upper.shape[1])] / q.reward_weight
+        loss = float(np.max(np.maximum(delta, 0.0)[counterparts] + 2.0 * gaps)) / (1.0 - gamma)
+        return Certificate(loss * (1.0 + 1e-12), True, source)
+
+
+def _initial(name: str, given: ArrayLike | None, model: Chain | MDP) -> Distributions:
+    """A distribution over the states of a model, checked, as one row."""
+    n = model.n_states
+    if given is None:
+        if "init" not in model.state_labels or not model.state_labels["init"].any():
+            raise ValueError(f'{name} must be given: the model has no states labelled "init".')
+        given = model.state_labels["init"] / model.state_labels["init"].sum()
+    mass = np.asarray(given, np.float64)
+    if mass.shape != (n,):
+        raise ValueError(f"{name} needs one probability per state ({n}); got shape {mass.shape}.")
+    row = Distributions.from_matrix(mass[None, :]).normalised()
+    row.check(lambda _: name)
+    return row
