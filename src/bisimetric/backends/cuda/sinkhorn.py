@@ -39,7 +39,7 @@ class SinkhornSolver(CudaSolver):
 
     @property
     def rows_at_once(self) -> int:
-        return self.on_device.rows_at_once()
+        return self.on_device.rows_at_once(self.on_device.small_width(group) for group in range(len(self.groups)))
 
     def _entries(self, group: int) -> int:
         return self.rows.n_states if self.matrix is not None else self.on_device.kept_numbers(group)

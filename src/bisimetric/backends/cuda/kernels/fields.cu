@@ -224,3 +224,6 @@ DEVICE void make_strip(const u32* slots, i64 n_members, i64 a0, i64 n_states, co
   }
 MAKE_STRIPS(4)
 MAKE_STRIPS(8)
+MAKE_STRIPS(12)
+MAKE_STRIPS(20)
+MAKE_STRIPS(32)

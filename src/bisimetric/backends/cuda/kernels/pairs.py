@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ _STRIP_SHARE = 0.8  # of the second-level cache, for strips of costs
 _SHARED_BYTES = 128 << 10
 _FAST_LIMIT = 300  # iterations before a pair is left to the kernel that knows Newton steps
 SMALL = (4, 8)  # widths of the kernels with a few lanes a pair
+WIDE = (12, 20, 32)  # and of the exact solver's with several
 WARP = {12: (6, 5), 20: (5, 3), 32: (4, 2)}  # with one warp a pair: blocks on a multiprocessor, for float32 and 64
 
 
@@ -39,8 +41,8 @@ class Rows:
         self.indptr, self.indices = xp.asarray(indptr), xp.asarray(np.ascontiguousarray(indices, np.uint32))
         self._host = indptr, indices
         self._arrays: dict[str, Any] = {}
-        self._slots: dict[int, tuple[Any, Any, Any, Any]] = {}
-        self._slot_places: dict[int, tuple[Any, Any]] = {}  # entry of each slot, and whether there is one
+        self._slots: dict[tuple[int, int], tuple[Any, Any, Any, Any]] = {}
+        self._slot_places: dict[tuple[int, int], tuple[Any, Any]] = {}  # entry of each slot, and whether there is one
         self._rooms: dict[str, Any] = {}
         self.extents = [xp.asarray(np.stack([indptr[g], self.sizes[g]], axis=1).astype(np.uint32)) for g in groups]
         self.set_probs(rows.probs)
@@ -56,8 +58,8 @@ class Rows:
             self._arrays["probs"] = cupy().array(probs)
         if "mass" in self._arrays:
             self._placed("mass", self._integer_masses(_BITS))
-        for group in self._slots:
-            self._fill_slots(group)
+        for key in self._slots:
+            self._fill_slots(*key)
 
     @property
     def probs(self) -> Any:
@@ -96,34 +98,41 @@ class Rows:
         """The width of the kernels with a few lanes a pair, where they serve the group; else 0."""
         return next((width for width in SMALL if self.widest[group] <= width), 0)
 
-    def slots(self, group: int) -> tuple[Any, Any, Any, Any]:
+    def exact_width(self, group: int) -> int:
+        """The width of the exact solver's kernels with some lanes a pair, where they serve the group; else 0."""
+        return next((width for width in (*SMALL, *WIDE) if self.widest[group] <= width), 0)
+
+    def slots(self, group: int, width: int) -> tuple[Any, Any, Any, Any]:
         """(successors, probabilities, masses [width, members], sizes) of a group's rows, transposed and padded."""
-        if group not in self._slots:
-            width, members, xp = self.small_width(group), self.host_groups[group], cupy()
+        key = group, width
+        if key not in self._slots:
+            members, xp = self.host_groups[group], cupy()
             inside = np.arange(width)[:, None] < self.sizes[members]
             at = self._host[0][members] + np.where(inside, np.arange(width)[:, None], 0)
-            self._slot_places[group] = xp.asarray(at), xp.asarray(inside)
-            self._arrays[f"successors{group}"] = xp.asarray(self._host[1][at].astype(np.uint32))
-            self._arrays[f"sizes{group}"] = xp.asarray(self.sizes[members].astype(np.int32))
-            self._fill_slots(group)
-        return self._slots[group]
+            self._slot_places[key] = xp.asarray(at), xp.asarray(inside)
+            self._arrays[f"successors{key}"] = xp.asarray(self._host[1][at].astype(np.uint32))
+            self._arrays[f"sizes{key}"] = xp.asarray(self.sizes[members].astype(np.int32))
+            self._fill_slots(group, width)
+        return self._slots[key]
 
-    def _fill_slots(self, group: int) -> None:
-        at, inside = self._slot_places[group]
-        bits, kind = _SMALL_BITS[self.dtype.name], np.int32 if self.dtype == np.float32 else np.int64
-        self._slots[group] = (
-            self._arrays[f"successors{group}"],
-            self._placed(f"slots{group}", (self.probs[at] * inside).astype(self.dtype)),
-            self._placed(f"masses{group}", (self._integer_masses(bits)[at] * inside).astype(kind)),
-            self._arrays[f"sizes{group}"],
+    def _fill_slots(self, group: int, width: int) -> None:
+        key = group, width
+        at, inside = self._slot_places[key]
+        bits, kind = (_SMALL_BITS[self.dtype.name], self.dtype.itemsize) if width in SMALL else (_BITS, 8)
+        self._slots[key] = (
+            self._arrays[f"successors{key}"],
+            self._placed(f"slots{key}", (self.probs[at] * inside).astype(self.dtype)),
+            self._placed(f"masses{key}", (self._integer_masses(bits)[at] * inside).astype(f"i{kind}")),
+            self._arrays[f"sizes{key}"],
         )
 
-    def strips(self, tally: Tally, group: int, a0: int, a1: int, cost: Any) -> Any:
+    def strips(self, tally: Tally, block: PairBlock, width: int, cost: Any) -> Any:
         """Costs from the successors of rows a0 … a1 − 1 to all states, side by side."""
-        width, n_members = self.small_width(group), len(self.groups[group])
-        strips = self.room("strips", (a1 - a0) * self.n_states * width)
-        launch("fields.cu", f"make_strips_{width}", self.dtype, *over_rows(a1 - a0, self.n_states), (
-            tally.array, self.slots(group)[0], np.int64(n_members), np.int64(a0), np.int64(self.n_states), cost, strips,
+        rows, n_members = block.a1 - block.a0, len(self.groups[block.group])
+        strips = self.room("strips", rows * self.n_states * width)
+        launch("fields.cu", f"make_strips_{width}", self.dtype, *over_rows(rows, self.n_states), (
+            tally.array, self.slots(block.group, width)[0], np.int64(n_members), np.int64(block.a0),
+            np.int64(self.n_states), cost, strips,
         ))  # fmt: skip
         return strips
 
@@ -173,9 +182,9 @@ class Rows:
         """Whether Sinkhorn's kernels read exp(−cost/λ)."""
         return any(self.warp_widths)
 
-    def rows_at_once(self) -> int:
-        """Rows whose strips of costs stay in the second-level cache."""
-        width = max(self.small_width(g) for g in range(len(self.groups)))
+    def rows_at_once(self, widths: Iterable[int]) -> int:
+        """Rows whose strips of costs stay in the second-level cache, for strips of these widths."""
+        width = max(widths)
         rows = int(_STRIP_SHARE * cache_bytes()) // (self.n_states * width * self.dtype.itemsize) if width else 1 << 20
         return max(1, rows - rows % 8 if rows > 8 else rows)
 
@@ -185,7 +194,8 @@ class Rows:
 
     def tree_bytes(self, group: int) -> int:
         """Bytes that the exact solver keeps for a pair of the group."""
-        return {4: 4, 8: 16}.get(self.small_width(group), 4 * self.widest[group])
+        width = self.exact_width(group)
+        return {4: 4, 8: 16}.get(width, 2 * width) or 4 * self.widest[group]
 
     def left_over(self, pairs: int) -> Any:
         """Room to list `pairs` pairs."""
@@ -207,8 +217,11 @@ def work_numbers(widest: int) -> int:
 
 
 def pair_bytes(width: int, real: int) -> int:
-    """Shared memory of a pair in `exact_small`: SmallTree::BYTES of exact.cu."""
-    return real * (width * width + 8) + (8 + real) * (2 * width + 4) + 6 * width + 4
+    """Shared memory of a pair: SmallTree::BYTES of exact.cu, or LaneTree::BYTES of exact_wide.cu."""
+    if width in SMALL:
+        return real * (width * width + 8) + (8 + real) * (2 * width + 4) + 6 * width + 4
+    stride = width if width % 32 else width + 16 // real
+    return real * width * stride + 2 * width * (16 + (8 if width > 16 else 4) + 2)
 
 
 def exact_block(
@@ -217,16 +230,22 @@ def exact_block(
     """out[a − a0, b] = W_p between members a and b; kept is bytes [pairs, …], share is `budget.pricing_share`."""
     group, a0, a1, first = block
     widest, n_members = rows.widest[group], len(rows.groups[group])
-    keep, width = np.int64(len(kept) > 0), rows.small_width(group)
+    keep, width = np.int64(len(kept) > 0), rows.exact_width(group)
     if width:
-        strips = rows.strips(tally, group, a0, a1, ground.cost)
-        slots, _, mass, sizes = rows.slots(group)
+        strips = rows.strips(tally, block, width, ground.cost)
+        slots, _, mass, sizes = rows.slots(group, width)
         at_once = 4 * lanes() // parts("exact", width, rows.dtype)  # pairs of a block
-        shared = at_once * pair_bytes(width, rows.dtype.itemsize)
-        launch("exact.cu", f"exact_small_{width}", rows.dtype, (-(-n_members // at_once), a1 - a0), 4 * lanes(), (
-            tally.array, slots, mass, sizes, np.int64(n_members), np.int64(a0), np.int64(first),
-            np.int64(rows.n_states), strips, np.float64(ground.inv_p), np.float64(share), keep, kept, out,
-        ), shared)  # fmt: skip
+        grid, shared = (-(-n_members // at_once), a1 - a0), at_once * pair_bytes(width, rows.dtype.itemsize)
+        settings = (np.float64(ground.inv_p), np.float64(share), keep, kept, out)
+        if width in SMALL:
+            launch("exact.cu", f"exact_small_{width}", rows.dtype, grid, 4 * lanes(), (
+                tally.array, slots, mass, sizes, np.int64(n_members), np.int64(a0), np.int64(first),
+                np.int64(rows.n_states), strips, *settings,
+            ), shared)  # fmt: skip
+        else:
+            launch("exact_wide.cu", f"exact_wide_{width}", rows.dtype, grid, 4 * lanes(), (
+                *rows.arguments(tally, block), slots, mass, sizes, strips, *settings,
+            ), shared)  # fmt: skip
         return
     blocks, work, shared = rows.work_space(widest * (widest + 1) + 8 * widest, (a1 - a0) * n_members)
     launch("exact.cu", "exact_pairs", rows.dtype, blocks, 4 * lanes(), (
@@ -257,8 +276,8 @@ def sinkhorn_block(
     settings, waiting = _entropic(scalings, ground, limits), rows.left_over(pairs)
     most, small, width = np.int64(min(limits.iterations, _FAST_LIMIT)), rows.small_width(group), rows.warp_widths[group]
     if small:
-        strips = rows.strips(tally, group, a0, a1, ground.cost)
-        slots, probs, _, _ = rows.slots(group)
+        strips = rows.strips(tally, block, small, ground.cost)
+        slots, probs, _, _ = rows.slots(group, small)
         at_once = 4 * lanes() // parts("sinkhorn", small, rows.dtype)  # pairs of a block
         shared = at_once * small * small * rows.dtype.itemsize
         launch("sinkhorn.cu", f"sinkhorn_small_{small}", rows.dtype, (-(-n_members // at_once), a1 - a0), 4 * lanes(), (
