@@ -21,7 +21,7 @@ PARTS = {  # lanes that share a pair of supports up to 8, 12, 20 and 32: float32
     "EXACT_PARTS": (2, 4),
     "EXACT_PARTS_12": (4, 4),
     "EXACT_PARTS_20": (8, 8),
-    "EXACT_PARTS_32": (8, 16),
+    "EXACT_PARTS_32": (16, 16),
 }
 
 

@@ -172,17 +172,11 @@ template <int N, int P> struct LaneTree {
     return sum_of_parts<P>(negative) == 0;
   }
 
-  // The cell of least reduced cost, for all lanes alike, and −1 where none is below −tol.
-  DEVICE int best_cell(double tol, double& least) const {
-    double v[COLUMNS], low[COLUMNS];
-    int at[COLUMNS];
+  // The row of least reduced cost in each of a lane's columns.
+  DEVICE void price(int (&rows)[COLUMNS]) const {
+    double low[COLUMNS];
 #pragma unroll
-    for (int c = 0; c < COLUMNS; ++c) {
-      const int j = part + P * c;
-      v[c] = j < m ? pot[N + j] : -INFINITE;
-      low[c] = INFINITE;
-      at[c] = 0;
-    }
+    for (int c = 0; c < COLUMNS; ++c) { low[c] = INFINITE; rows[c] = 0; }
 #pragma unroll
     for (int h = 0; h < CHUNKS; ++h) {
       double u[E];
@@ -195,23 +189,29 @@ template <int N, int P> struct LaneTree {
 #pragma unroll
         for (int e = 0; e < E; ++e) {
           const double reduced = (double)costs.at[e] - u[e];
-          if (reduced < low[c]) { low[c] = reduced; at[c] = h * E + e; }
+          if (reduced < low[c]) { low[c] = reduced; rows[c] = h * E + e; }
         }
       }
     }
-    double lowest = -tol;
+  }
+
+  // The cell of least reduced cost among those, for all lanes alike, and −1 where none is below −tol. After a pivot they
+  // are still good, so that many pivots need few looks at all cells.
+  DEVICE int best_cell(const int (&rows)[COLUMNS], double tol, double& least) const {
+    double low = -tol;
     int best = -1;
 #pragma unroll
     for (int c = 0; c < COLUMNS; ++c) {
-      const double reduced = low[c] - v[c];
-      if (reduced < lowest) { lowest = reduced; best = (part + P * c) << 8 | at[c]; }
+      const int j = part + P * c, here = (j < N ? j : 0) << 8 | rows[c];
+      const double reduced = j < m ? cost_of(here) - pot[rows[c]] - pot[N + j] : INFINITE;
+      if (reduced < low) { low = reduced; best = here; }
     }
     for (int k = 1; k < P; k *= 2) {
-      const double other = across(lowest, k);
+      const double other = across(low, k);
       const int there = across(best, k);
-      if (other < lowest || (other == lowest && there > best)) { lowest = other; best = there; }
+      if (other < low || (other == low && there > best)) { low = other; best = there; }
     }
-    least = lowest;
+    least = low;
     return best;
   }
 
@@ -337,16 +337,24 @@ DEVICE void wide_exact(Tally* tally, const Pairs& q, const u32* slots, const i64
     t.climb(parent);
     t.set_flows(masses, members, a, b);
   }
-  int more = cold || anew;
+  constexpr int LIMIT = 200 * N;  // far above what is seen; the answer is feasible anyway
+  constexpr int MOST = N > 12 ? LIMIT : 1;  // pivots from one look at all cells
+  int more = cold || anew, rows[Tree::COLUMNS], steps = 0, priced = -1;
   double reduced;
-  for (int steps = 0; steps < 200 * N; ++steps) {  // far above what is seen; the answer is feasible anyway
-    const int entering = t.best_cell(tol, reduced);
-    const bool wanted = inside && entering >= 0;
-    if (!any_lane(wanted)) break;
-    t.pivot(wanted, entering, reduced);
-    more += wanted;
+  while (steps < LIMIT && priced < steps) {
+    t.price(rows);
+    for (priced = steps; steps < LIMIT && steps < priced + MOST; ++steps) {
+      const int entering = t.best_cell(rows, tol, reduced);
+      const bool wanted = inside && entering >= 0;
+      if (!any_lane(wanted)) break;
+      t.pivot(wanted, entering, reduced);
+      more += wanted;
+    }
   }
-  if (inv_p != 1.0) t.best_cell(0.0, reduced);  // what is left of the pricing's tolerance
+  if (inv_p != 1.0) {  // what is left of the pricing's tolerance
+    if (priced < steps) t.price(rows);
+    t.best_cell(rows, 0.0, reduced);
+  }
   const double value = t.value();
   if (!inside) return;
   if (more && keep) t.store(mine);

@@ -1,8 +1,7 @@
 // Passes over the distances: ground cost, comparison of choices, the new distances and what changed.
 
-// cost = (d/unit)^p and, where reg > 0, gibbs = exp(−cost/reg).
-extern "C" __global__ void power_max(Tally* tally, const real* d, i64 count, double p, double unit, double reg,
-                                     real* cost, real* gibbs) {
+// cost = (d/unit)^p
+extern "C" __global__ void power_max(Tally* tally, const real* d, i64 count, double p, double unit, real* cost) {
   EACH_THREAD(
     if (tally->done) return;
     double top = 0.0;
@@ -11,7 +10,6 @@ extern "C" __global__ void power_max(Tally* tally, const real* d, i64 count, dou
       if (p == 2.0) x *= x;
       else if (p != 1.0) x = pow(x, p);
       cost[k] = (real)x;
-      if (reg > 0.0) gibbs[k] = (real)exp((real)(-x / reg));
       top = fmax(top, x);
     }
     top = largest<LANES>(top);

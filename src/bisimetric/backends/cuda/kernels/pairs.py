@@ -22,7 +22,8 @@ _SHARED_BYTES = 128 << 10
 _FAST_LIMIT = 300  # iterations before a pair is left to the kernel that knows Newton steps
 SMALL = (4, 8)  # widths of the kernels with a few lanes a pair
 WIDE = (12, 20, 32)  # and of the exact solver's with several
-WARP = {12: (6, 5), 20: (5, 3), 32: (4, 2)}  # with one warp a pair: blocks on a multiprocessor, for float32 and 64
+WARP = {12: (6, 5), 20: (5, 3), 32: (4, 2)}  # of Sinkhorn's with a warp: blocks on a multiprocessor, float32 and 64
+_GROUP = {12: 16, 20: 32, 32: 32}  # lanes of these that share a pair
 
 
 class Rows:
@@ -36,7 +37,7 @@ class Rows:
         self.host_groups, self.groups = groups, [xp.asarray(np.ascontiguousarray(g, np.int64)) for g in groups]
         self.widest = [int(self.sizes[g].max()) for g in groups]
         self.warp_widths = [
-            0 if self.small_width(g) else warp_width(self.sizes[m], n_states) for g, m in enumerate(groups)
+            0 if self.small_width(g) else warp_width(self.sizes[m]) for g, m in enumerate(groups)
         ]
         self.indptr, self.indices = xp.asarray(indptr), xp.asarray(np.ascontiguousarray(indices, np.uint32))
         self._host = indptr, indices
@@ -178,9 +179,9 @@ class Rows:
         """List the pairs at these places of a block."""
         self.left_over(len(places))[: len(places)] = places
 
-    def wants_gibbs(self) -> bool:
-        """Whether Sinkhorn's kernels read exp(−cost/λ)."""
-        return any(self.warp_widths)
+    def sinkhorn_width(self, group: int) -> int:
+        """The width of Sinkhorn's kernels that serve the group, 0 for the one that serves all."""
+        return self.small_width(group) or self.warp_widths[group]
 
     def rows_at_once(self, widths: Iterable[int]) -> int:
         """Rows whose strips of costs stay in the second-level cache, for strips of these widths."""
@@ -204,16 +205,22 @@ class Rows:
         return self.list
 
 
-def warp_width(sizes: Any, n_states: int) -> int:
+def warp_width(sizes: Any) -> int:
     """The width of the kernel with one warp a pair that serves most rows of these sizes, 0 for none."""
     usual = float(np.quantile(sizes, 0.95, method="higher"))
-    possible = lanes() > 1 and n_states < 1 << 16  # the kernel counts places in 32 bits
-    return next((width for width in WARP if usual <= width and possible), 0)
+    return next((width for width in WARP if usual <= width and lanes() > 1), 0)
 
 
 def work_numbers(widest: int) -> int:
     """WORK_NUMBERS of scaling.cuh."""
     return 3 * widest * (widest + 1) + 24 * widest
+
+
+def group_bytes(width: int, real: int) -> int:
+    """Shared memory of a pair in `sinkhorn_warp`: GroupSpace of sinkhorn.cu."""
+    stride = width if width % 32 else width + 16 // real
+    numbers = width * stride + 2 * _GROUP[width] + width + 4 + width * (width + 1)
+    return -(-numbers * real // 16) * 16
 
 
 def pair_bytes(width: int, real: int) -> int:
@@ -285,14 +292,14 @@ def sinkhorn_block(
             strips, *settings, most, np.int64(keep), kept, waiting, out,
         ), shared)  # fmt: skip
     elif width:
-        resident = WARP[width][rows.dtype == np.float64]
-        blocks = max(1, min(-(-pairs // 4), resident * processors()))
-        gibbs = ground.cost if scalings.gibbs is None else scalings.gibbs
+        at_once = 4 * lanes() // _GROUP[width]  # pairs of a block
+        blocks = max(1, min(-(-pairs // at_once), WARP[width][rows.dtype == np.float64] * processors()))
+        batch = min(max(pairs // (32 * blocks * at_once), 1), 8)  # pairs that are taken at a time
+        strips = rows.strips(tally, block, width, ground.cost)
         launch("sinkhorn.cu", f"sinkhorn_warp_{width}", rows.dtype, blocks, 4 * lanes(), (
-            *rows.arguments(tally, block), rows.extents[group], ground.cost, gibbs,
-            np.float64(-1.0 if scalings.gibbs is None else scalings.safe), *settings, most, np.int64(keep),
-            np.int64(kept.shape[1] if keep else 0), kept, waiting, out,
-        ))  # fmt: skip
+            *rows.arguments(tally, block), rows.extents[group], ground.cost, strips, *settings, most, np.int64(batch),
+            np.int64(keep), np.int64(kept.shape[1] if keep else 0), kept, waiting, out,
+        ), at_once * group_bytes(width, rows.dtype.itemsize))  # fmt: skip
     if small or width:
         pairs = min(pairs, (4 if small else 12) * processors())
     _sinkhorn_any(tally, rows, block, (ground.cost, settings, limits.iterations), kept, out, pairs, small + width > 0)
