@@ -28,6 +28,7 @@ class SinkhornSolver(CudaSolver):
         super().__init__(dtype, rows, groups, transport, remember)
         self.by_products = False  # whether y/b is remembered rather than log y
         self.synchronous = self.synchronous or self.matrix is not None
+        self.gibbs: Array | None = None  # exp(−C/λ), for kernels with a warp a pair in double precision
         self.pairs: dict[PairBlock, Any] = {}  # lists of the pairs of blocks
         self.kernel: Array | None = None  # exp(−C/λ), for products
         self.weighted: Array | None = None  # and times C
@@ -55,10 +56,17 @@ class SinkhornSolver(CudaSolver):
         self.matrix = dense_matrix(self.dtype, rows) if matrix_like(rows) else None
 
     def _take_costs(self, d: Array) -> None:
-        super()._take_costs(d)
+        xp = kernels.cupy()
         if self.matrix is None:  # the largest cost is known to the device alone, where pairs look at it
             self.limits = self._budget(np.inf)
+            if self.on_device.wants_gibbs():
+                if self.gibbs is None or self.gibbs.shape != d.shape:
+                    self.gibbs = xp.empty_like(d)
+                kernels.power(self.tally, d, self.p, self.unit, self.cost, self.limits.reg, self.gibbs)
+            else:
+                super()._take_costs(d)
             return
+        super()._take_costs(d)
         self.top = self.tally.read().top
         self.limits = self._budget(self.top)
         by_products = not self.limits.in_logs
@@ -66,7 +74,7 @@ class SinkhornSolver(CudaSolver):
             self.memory.forget()
             self.by_products = by_products
         if by_products:
-            self.kernel = kernels.cupy().exp(self.cost * (-1.0 / self.limits.reg))
+            self.kernel = xp.exp(self.cost * (-1.0 / self.limits.reg))
             self.weighted = self.kernel * self.cost
 
     def _budget(self, top: float) -> budget.EntropicBudget:
@@ -91,7 +99,7 @@ class SinkhornSolver(CudaSolver):
 
     @property
     def _scalings(self) -> Scalings:
-        return Scalings(self.limits.reg, self.transport.cost == "value")
+        return Scalings(self.limits.reg, self.transport.cost == "value", self.gibbs, self.limits.safe)
 
     @property
     def _limits(self) -> Limits:
@@ -128,7 +136,10 @@ class SinkhornSolver(CudaSolver):
         source = Potentials(given.reg, False, tol, given.iterations)
         kernels.bounds_block(self.tally, self.on_device, block, self._ground, source, remembered, lower, upper)
 
+    def in_use(self) -> tuple[Any, ...]:
+        return (self.gibbs, *super().in_use())
+
     def finish(self) -> None:
         super().finish()
-        self.kernel = self.weighted = None
+        self.kernel = self.weighted = self.gibbs = None
         self.pairs.clear()

@@ -48,10 +48,12 @@ class Members(NamedTuple):
 
 
 class Scalings(NamedTuple):
-    """Sinkhorn's λ, and whether the value is wanted."""
+    """Sinkhorn's λ, whether the value is wanted, exp(−C/λ), and the largest C/λ for which that is used."""
 
     reg: float
     as_value: bool
+    gibbs: Array | None
+    safe: float
 
 
 class Limits(NamedTuple):

@@ -16,7 +16,9 @@ template <int N, int P> struct LaneTree {
   typedef typename SetOf<(N > 16)>::type Set;
   enum { NODES = 2 * N, K = NODES / P, COLUMNS = (N + P - 1) / P, SHIFT = WIDE_SHIFT };
   enum { E = 16 / sizeof(real), CHUNKS = N / E, STRIDE = N % 32 ? N : N + E };  // columns start in different banks
-  enum { COSTS = N * STRIDE, BYTES = COSTS * sizeof(real) + NODES * (16 + sizeof(Set) + 2) };
+  // Lengths of a pair's arrays: what the lanes of a warp read at once is in different banks.
+  enum { COSTS = N * STRIDE, POTS = NODES + 2, ARCS = NODES + (N == 12 ? 4 : N == 20 ? 0 : 2) };
+  enum { BYTES = COSTS * sizeof(real) + 8 * POTS + ARCS * (8 + sizeof(Set)) + 2 * NODES };
   enum { FITTING = (227 << 10) / (4 * LANES / P * BYTES + 1024), BLOCKS = FITTING < 8 ? FITTING : 8 };  // that share memory
   static_assert(K * P == NODES && CHUNKS * E == N, "lanes share nodes evenly, and a column is made of 16 bytes");
   real* cost;   // of column · STRIDE + row
@@ -32,13 +34,13 @@ template <int N, int P> struct LaneTree {
     const int pair = threadIdx.x / P;
     real* costs = (real*)pool;
     double* pots = (double*)(costs + PAIRS * COSTS);
-    i64* flows = (i64*)(pots + PAIRS * NODES);
-    Set* ways = (Set*)(flows + PAIRS * NODES);
+    i64* flows = (i64*)(pots + PAIRS * POTS);
+    Set* ways = (Set*)(flows + PAIRS * ARCS);
     cost = costs + pair * COSTS;
-    pot = pots + pair * NODES;
-    flow = flows + pair * NODES;
-    way = ways + pair * NODES;
-    cell = (u16*)(ways + PAIRS * NODES) + pair * NODES;
+    pot = pots + pair * POTS;
+    flow = flows + pair * ARCS;
+    way = ways + pair * ARCS;
+    cell = (u16*)(ways + PAIRS * ARCS) + pair * NODES;
   }
 
   DEVICE int node(int k) const { return part + P * k; }  // the k-th of a lane

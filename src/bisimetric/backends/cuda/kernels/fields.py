@@ -66,11 +66,15 @@ class Tally:
         return Reading(**fields)  # type: ignore[arg-type]
 
 
-def power(tally: Tally, d: Array, p: float, unit: float, cost: Array) -> None:
-    """cost = (d/unit)^p, and its largest entry goes into the tally."""
+def power(
+    tally: Tally, d: Array, p: float, unit: float, cost: Array, reg: float = 0.0, gibbs: Array | None = None
+) -> None:
+    """cost = (d/unit)^p, its largest entry goes into the tally; where reg > 0 also gibbs = exp(−cost/reg)."""
     blocks, threads = over(d.size)
-    launch("fields.cu", "power_max", d.dtype, blocks, threads,
-           (tally.array, d, np.int64(d.size), np.float64(p), np.float64(unit), cost))  # fmt: skip
+    launch("fields.cu", "power_max", d.dtype, blocks, threads, (
+        tally.array, d, np.int64(d.size), np.float64(p), np.float64(unit), np.float64(reg), cost,
+        cost if gibbs is None else gibbs,
+    ))  # fmt: skip
 
 
 def unit_of(d: Array, p: float) -> float:

@@ -22,7 +22,7 @@ _SHARED_BYTES = 128 << 10
 _FAST_LIMIT = 300  # iterations before a pair is left to the kernel that knows Newton steps
 SMALL = (4, 8)  # widths of the kernels with a few lanes a pair
 WIDE = (12, 20, 32)  # and of the exact solver's with several
-WARP = {12: (6, 5), 20: (5, 3), 32: (4, 2)}  # of Sinkhorn's with a warp: blocks on a multiprocessor, float32 and 64
+WARP = {12: (5, 4), 20: (5, 3), 32: (4, 2)}  # of Sinkhorn's with a warp: blocks on a multiprocessor, float32 and 64
 _GROUP = {12: 16, 20: 32, 32: 32}  # lanes of these that share a pair
 
 
@@ -36,13 +36,11 @@ class Rows:
         self.sizes = rows.sizes
         self.host_groups, self.groups = groups, [xp.asarray(np.ascontiguousarray(g, np.int64)) for g in groups]
         self.widest = [int(self.sizes[g].max()) for g in groups]
-        self.warp_widths = [
-            0 if self.small_width(g) else warp_width(self.sizes[m]) for g, m in enumerate(groups)
-        ]
+        self.warp_widths = [0 if self.small_width(g) else warp_width(self.sizes[m]) for g, m in enumerate(groups)]
         self.indptr, self.indices = xp.asarray(indptr), xp.asarray(np.ascontiguousarray(indices, np.uint32))
-        self._host = indptr, indices
+        self._host_indptr = indptr
         self._arrays: dict[str, Any] = {}
-        self._slots: dict[tuple[int, int], tuple[Any, Any, Any, Any]] = {}
+        self._slots: list[tuple[str, int, int]] = []  # kinds, groups and widths of slots that depend on probabilities
         self._slot_places: dict[tuple[int, int], tuple[Any, Any]] = {}  # entry of each slot, and whether there is one
         self._rooms: dict[str, Any] = {}
         self.extents = [xp.asarray(np.stack([indptr[g], self.sizes[g]], axis=1).astype(np.uint32)) for g in groups]
@@ -59,8 +57,8 @@ class Rows:
             self._arrays["probs"] = cupy().array(probs)
         if "mass" in self._arrays:
             self._placed("mass", self._integer_masses(_BITS))
-        for key in self._slots:
-            self._fill_slots(*key)
+        for kind, group, width in self._slots:
+            self._placed(f"{kind} {group} {width}", self._slot_values(kind, group, width))
 
     @property
     def probs(self) -> Any:
@@ -103,39 +101,50 @@ class Rows:
         """The width of the exact solver's kernels with some lanes a pair, where they serve the group; else 0."""
         return next((width for width in (*SMALL, *WIDE) if self.widest[group] <= width), 0)
 
-    def slots(self, group: int, width: int) -> tuple[Any, Any, Any, Any]:
-        """(successors, probabilities, masses [width, members], sizes) of a group's rows, transposed and padded."""
-        key = group, width
-        if key not in self._slots:
-            members, xp = self.host_groups[group], cupy()
-            inside = np.arange(width)[:, None] < self.sizes[members]
-            at = self._host[0][members] + np.where(inside, np.arange(width)[:, None], 0)
-            self._slot_places[key] = xp.asarray(at), xp.asarray(inside)
-            self._arrays[f"successors{key}"] = xp.asarray(self._host[1][at].astype(np.uint32))
-            self._arrays[f"sizes{key}"] = xp.asarray(self.sizes[members].astype(np.int32))
-            self._fill_slots(group, width)
-        return self._slots[key]
+    def slots(self, kind: str, group: int, width: int) -> Any:
+        """The "successors", "probs" or "masses" of a group's rows [width, members], transposed and padded."""
+        key = f"{kind} {group} {width}"
+        if key not in self._arrays:
+            self._placed(key, self._slot_values(kind, group, width))
+            if kind != "successors":
+                self._slots.append((kind, group, width))
+        return self._arrays[key]
 
-    def _fill_slots(self, group: int, width: int) -> None:
-        key = group, width
-        at, inside = self._slot_places[key]
-        bits, kind = (_SMALL_BITS[self.dtype.name], self.dtype.itemsize) if width in SMALL else (_BITS, 8)
-        self._slots[key] = (
-            self._arrays[f"successors{key}"],
-            self._placed(f"slots{key}", (self.probs[at] * inside).astype(self.dtype)),
-            self._placed(f"masses{key}", (self._integer_masses(bits)[at] * inside).astype(f"i{kind}")),
-            self._arrays[f"sizes{key}"],
-        )
+    def _slot_values(self, kind: str, group: int, width: int) -> Any:
+        at, inside = self._places_of_slots(group, width)
+        if kind == "successors":
+            return self.indices[at]
+        if kind == "probs":
+            return (self.probs[at] * inside).astype(self.dtype)
+        bits, bytes_each = (_SMALL_BITS[self.dtype.name], self.dtype.itemsize) if width in SMALL else (_BITS, 8)
+        return (self._integer_masses(bits)[at] * inside).astype(f"i{bytes_each}")
 
-    def strips(self, tally: Tally, block: PairBlock, width: int, cost: Any) -> Any:
-        """Costs from the successors of rows a0 … a1 − 1 to all states, side by side."""
+    def _places_of_slots(self, group: int, width: int) -> tuple[Any, Any]:
+        """The entry of each slot, and whether there is one."""
+        if (group, width) not in self._slot_places:
+            members, slots = self.host_groups[group], np.arange(width)[:, None]
+            inside = slots < self.sizes[members]
+            at = self._host_indptr[members] + np.where(inside, slots, 0)
+            self._slot_places[group, width] = cupy().asarray(at), cupy().asarray(inside)
+        return self._slot_places[group, width]
+
+    def group_sizes(self, group: int) -> Any:
+        """How many successors each row of a group has."""
+        key = f"sizes {group}"
+        if key not in self._arrays:
+            self._placed(key, cupy().asarray(self.sizes[self.host_groups[group]].astype(np.int32)))
+        return self._arrays[key]
+
+    def strips(self, tally: Tally, block: PairBlock, width: int, *matrices: Any) -> Any:
+        """Costs from the successors of rows a0 … a1 − 1 to all states, side by side, of one or two matrices."""
         rows, n_members = block.a1 - block.a0, len(self.groups[block.group])
-        strips = self.room("strips", rows * self.n_states * width)
-        launch("fields.cu", f"make_strips_{width}", self.dtype, *over_rows(rows, self.n_states), (
-            tally.array, self.slots(block.group, width)[0], np.int64(n_members), np.int64(block.a0),
-            np.int64(self.n_states), cost, strips,
-        ))  # fmt: skip
-        return strips
+        strips = self.room("strips", len(matrices) * rows * self.n_states * width)
+        grid, threads = over_rows(len(matrices) * rows, self.n_states)
+        launch("fields.cu", f"make_strips_{width}", self.dtype, grid, threads, (
+            tally.array, self.slots("successors", block.group, width), np.int64(n_members), np.int64(block.a0),
+            np.int64(rows), np.int64(self.n_states), matrices[0], matrices[-1], strips,
+        ), threads // lanes() * width * (lanes() + 1) * self.dtype.itemsize)  # fmt: skip
+        return strips.reshape(len(matrices), -1)
 
     def arguments(self, tally: Tally, block: PairBlock) -> tuple[Any, ...]:
         """PAIR_ARGUMENTS of the kernels."""
@@ -179,9 +188,13 @@ class Rows:
         """List the pairs at these places of a block."""
         self.left_over(len(places))[: len(places)] = places
 
+    def wants_gibbs(self) -> bool:
+        """Whether Sinkhorn's kernels read exp(−cost/λ): an exponential of a float takes less time than to read it."""
+        return any(self.warp_widths) and self.dtype == np.float64
+
     def sinkhorn_width(self, group: int) -> int:
-        """The width of Sinkhorn's kernels that serve the group, 0 for the one that serves all."""
-        return self.small_width(group) or self.warp_widths[group]
+        """Numbers that Sinkhorn's kernels for the group read side by side, 0 for the one that serves all supports."""
+        return self.small_width(group) or self.warp_widths[group] * (2 if self.wants_gibbs() else 1)
 
     def rows_at_once(self, widths: Iterable[int]) -> int:
         """Rows whose strips of costs stay in the second-level cache, for strips of these widths."""
@@ -218,9 +231,8 @@ def work_numbers(widest: int) -> int:
 
 def group_bytes(width: int, real: int) -> int:
     """Shared memory of a pair in `sinkhorn_warp`: GroupSpace of sinkhorn.cu."""
-    stride = width if width % 32 else width + 16 // real
-    numbers = width * stride + 2 * _GROUP[width] + width + 4 + width * (width + 1)
-    return -(-numbers * real // 16) * 16
+    numbers = width * width + 2 * _GROUP[width] + width + 4 + width * (width + 1)
+    return real * (numbers + ((48 - numbers) % 32 or 32))
 
 
 def pair_bytes(width: int, real: int) -> int:
@@ -228,7 +240,8 @@ def pair_bytes(width: int, real: int) -> int:
     if width in SMALL:
         return real * (width * width + 8) + (8 + real) * (2 * width + 4) + 6 * width + 4
     stride = width if width % 32 else width + 16 // real
-    return real * width * stride + 2 * width * (16 + (8 if width > 16 else 4) + 2)
+    arcs = 2 * width + {12: 4, 20: 0, 32: 2}[width]
+    return real * width * stride + 8 * (2 * width + 2) + arcs * (16 if width > 16 else 12) + 4 * width
 
 
 def exact_block(
@@ -239,8 +252,9 @@ def exact_block(
     widest, n_members = rows.widest[group], len(rows.groups[group])
     keep, width = np.int64(len(kept) > 0), rows.exact_width(group)
     if width:
-        strips = rows.strips(tally, block, width, ground.cost)
-        slots, _, mass, sizes = rows.slots(group, width)
+        (strips,) = rows.strips(tally, block, width, ground.cost)
+        slots, mass = (rows.slots(kind, group, width) for kind in ("successors", "masses"))
+        sizes = rows.group_sizes(group)
         at_once = 4 * lanes() // parts("exact", width, rows.dtype)  # pairs of a block
         grid, shared = (-(-n_members // at_once), a1 - a0), at_once * pair_bytes(width, rows.dtype.itemsize)
         settings = (np.float64(ground.inv_p), np.float64(share), keep, kept, out)
@@ -283,8 +297,8 @@ def sinkhorn_block(
     settings, waiting = _entropic(scalings, ground, limits), rows.left_over(pairs)
     most, small, width = np.int64(min(limits.iterations, _FAST_LIMIT)), rows.small_width(group), rows.warp_widths[group]
     if small:
-        strips = rows.strips(tally, block, small, ground.cost)
-        slots, probs, _, _ = rows.slots(group, small)
+        (strips,) = rows.strips(tally, block, small, ground.cost)
+        slots, probs = (rows.slots(kind, group, small) for kind in ("successors", "probs"))
         at_once = 4 * lanes() // parts("sinkhorn", small, rows.dtype)  # pairs of a block
         shared = at_once * small * small * rows.dtype.itemsize
         launch("sinkhorn.cu", f"sinkhorn_small_{small}", rows.dtype, (-(-n_members // at_once), a1 - a0), 4 * lanes(), (
@@ -295,9 +309,11 @@ def sinkhorn_block(
         at_once = 4 * lanes() // _GROUP[width]  # pairs of a block
         blocks = max(1, min(-(-pairs // at_once), WARP[width][rows.dtype == np.float64] * processors()))
         batch = min(max(pairs // (32 * blocks * at_once), 1), 8)  # pairs that are taken at a time
-        strips = rows.strips(tally, block, width, ground.cost)
+        matrices = (ground.cost,) if scalings.gibbs is None else (ground.cost, scalings.gibbs)
+        strips = rows.strips(tally, block, width, *matrices)
         launch("sinkhorn.cu", f"sinkhorn_warp_{width}", rows.dtype, blocks, 4 * lanes(), (
-            *rows.arguments(tally, block), rows.extents[group], ground.cost, strips, *settings, most, np.int64(batch),
+            *rows.arguments(tally, block), rows.extents[group], ground.cost, strips[0], strips[-1],
+            np.float64(-1.0 if scalings.gibbs is None else scalings.safe), *settings, most, np.int64(batch),
             np.int64(keep), np.int64(kept.shape[1] if keep else 0), kept, waiting, out,
         ), at_once * group_bytes(width, rows.dtype.itemsize))  # fmt: skip
     if small or width:

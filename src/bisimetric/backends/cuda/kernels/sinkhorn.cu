@@ -377,45 +377,43 @@ template <int W> DEVICE inline real dot(const real (&k)[W], const real* shared) 
   return (parts[0] + parts[1]) + (parts[2] + parts[3]);
 }
 
-// row[j] = the entry of the strip at the lane's row and the successor of lane j. Each is one contiguous read.
-template <int W, int G>
-DEVICE inline void gather_row(const Group<G>& group, const real* strip, u32 onto, real (&row)[W]) {
-  const real* mine = strip + (group.lane < W ? group.lane : 0);
-#pragma unroll
-  for (int j = 0; j < W; ++j) row[j] = mine[(i64)(group.from(onto, j) * W)];
-}
-
 constexpr int FIRST_LOOK = 5, LOOK = 4;  // scalings between looks at the rate
 constexpr float FORESEEN = 20.0f;  // scalings that a Newton step may cost
 
-// Shared memory of a pair. Costs wait there, each row at its lane, until the cost of the plan is wanted.
+// Shared memory of a pair. Costs wait there, as they lie in strips, until the cost of the plan is wanted. Two groups of a
+// warp are 16 banks apart.
 template <int W, int G> struct alignas(16) GroupSpace {
-  enum { PACK = 16 / sizeof(real), STRIDE = W % 32 ? W : W + PACK };  // rows start in different banks
-  real costs[W * STRIDE], x[G], y[G], line[W + 4], tile[W][W + 1];
+  enum { NUMBERS = W * W + 2 * G + W + 4 + W * (W + 1), FILL = (48 - NUMBERS % 32) % 32 };
+  real costs[W * W], x[G], y[G], line[W + 4], tile[W][W + 1], fill[FILL ? FILL : 32];
 
-  DEVICE void put(int row, const real (&from)[W]) {
+  // Costs from the strip of the row to the successors that lanes hold, past the registers.
+  DEVICE void gather(const Group<G>& group, const real* strip, u32 onto) {
+    constexpr int E = 16 / sizeof(real), CHUNKS = W / E;
 #pragma unroll
-    for (int j = 0; j < W / PACK; ++j) {
-      Packed<real, PACK> some;
-#pragma unroll
-      for (int h = 0; h < PACK; ++h) some.at[h] = from[j * PACK + h];
-      *(Packed<real, PACK>*)(costs + row * STRIDE + j * PACK) = some;
+    for (int k = 0; k < (W * CHUNKS + G - 1) / G; ++k) {
+      const int chunk = k * G + group.lane, j = chunk / CHUNKS, h = chunk % CHUNKS;
+      const u32 column = group.from(onto, j) * W;
+      if (j < W) copy_16<true>(costs + chunk * E, strip + column + h * E);
     }
   }
 };
 
 // Supports of at most W ≤ G states, G lanes a pair. Lane r holds row r and column r of the plan in registers; x and y
-// go through shared memory. Costs come in strips (see strips.cuh). Leaves what does not converge soon in `list`.
+// go through shared memory. Costs come in strips (see strips.cuh). So does exp(−C/λ) in double precision, where each
+// exponential takes long; it is used where it cannot underflow (largest cost at most `safe`·λ). Leaves what does not
+// converge soon in `list`.
 template <int W, int G>
 DEVICE void warp_pairs(const Pairs& q, const u32* extents, Tally* tally, const real* cost, const real* strips,
-                       double reg, bool as_value, double inv_p, double accuracy, double tightest, double loosest,
-                       int limit, i64 batch, bool keep, i64 stride, real* kept, u32* list, real* out) {
+                       const real* gibbs, double safe, double reg, bool as_value, double inv_p, double accuracy,
+                       double tightest, double loosest, int limit, i64 batch, bool keep, i64 stride, real* kept,
+                       u32* list, real* out) {
   GroupSpace<W, G>& space = ((GroupSpace<W, G>*)pool)[threadIdx.x / G];
   const Group<G> group;
   const int lane = group.lane, place = lane < W ? lane : 0;
   real (*tile)[W + 1] = space.tile;
   real *xs = space.x, *ys = space.y;
   const double top = double_of(tally->top);
+  const bool direct = sizeof(real) == 8 && top <= safe * reg;
   const double rounding = as_value ? value_rounding(2 * W, reg, top, REAL_EPS) : 0.0;
   const bool in_reach = !(top > NEARLY_EXACT * reg || (as_value && nearly_product(top, reg, rounding)));
   const real rate = (real)(1.0 / reg);
@@ -464,25 +462,34 @@ DEVICE void warp_pairs(const Pairs& q, const u32* extents, Tally* tally, const r
     const double row_mass = q.probs[lo + of_row], column_mass = q.probs[to + of_column];
     real g = keep ? store[of_column] : (real)NOT_A_NUMBER;
     real k[W], t[W], biggest = 0;
-    gather_row<W>(group, strips + (a - q.a0) * q.n_states * W, onto, k);
+    const i64 strip = (a - q.a0) * q.n_states * W;
+    space.gather(group, (direct ? gibbs : strips) + strip, onto);
     const real pa = in_row ? (real)row_mass : 0, pb = in_column ? (real)column_mass : 0;
     const bool warm = !isnan(group.from(g, 0));
     g = pb > 0 ? (warm ? g : (real)log(pb)) : 0;
-    ys[lane] = pb > 0 ? g : (real)-1e30;
+    ys[lane] = direct ? (pb > 0 ? (real)exp(g) : 0) : (pb > 0 ? g : (real)-1e30);
+    copied();
+    group.sync();
+#pragma unroll
+    for (int j = 0; j < W; ++j) k[j] = space.costs[j * W + place];
     if (inv_p != 1.0) {
 #pragma unroll
       for (int j = 0; j < W; ++j)
-        if (j < m) biggest = fmax(biggest, k[j]);
+        if (j < m) biggest = fmax(biggest, direct ? -(real)reg * (real)log(k[j]) : k[j]);
       biggest = group.largest(in_row ? biggest : (real)0);
     }
-    if (lane < W && !as_value) space.put(lane, k);
-    group.sync();
-    real shift = (real)-1e30, total = 0;
+    real free = 0, total = 0;  // free: log of what scales the row, without a and x
+    if (direct) {
 #pragma unroll
-    for (int j = 0; j < W; ++j) { k[j] = ys[j] - k[j] * rate; shift = shift > k[j] ? shift : k[j]; }
+      for (int j = 0; j < W; ++j) { k[j] *= ys[j]; total += k[j]; }
+    } else {
+      real shift = (real)-1e30;
 #pragma unroll
-    for (int j = 0; j < W; ++j) { k[j] = exp(k[j] - shift); total += k[j]; }
-    real free = -shift;  // log of what scales the row, without a and x
+      for (int j = 0; j < W; ++j) { k[j] = ys[j] - k[j] * rate; shift = shift > k[j] ? shift : k[j]; }
+#pragma unroll
+      for (int j = 0; j < W; ++j) { k[j] = exp(k[j] - shift); total += k[j]; }
+      free = -shift;
+    }
     if (as_value && pa > 0) free -= (real)log(total);
     const real part = pa > 0 ? pa * inverse(total) : 0;
 #pragma unroll
@@ -494,6 +501,7 @@ DEVICE void warp_pairs(const Pairs& q, const u32* extents, Tally* tally, const r
     group.sync();
 #pragma unroll
     for (int i = 0; i < W; ++i) t[i] = tile[i][place];
+    if (direct && !as_value) space.gather(group, strips + strip, onto);  // on its way while the plan is scaled
     xs[lane] = in_row ? 1 : 0;
     ys[lane] = in_column ? 1 : 0;
     real sums = 0, x = 1, y = 1, last_y = 1;
@@ -593,8 +601,9 @@ DEVICE void warp_pairs(const Pairs& q, const u32* extents, Tally* tally, const r
       from_logs = start_rounding((double)group.largest(pb > 0 ? (real)fabs(g) : (real)0), reg, REAL_EPS);
     } else {
       real inside = 0;
+      if (direct) { copied(); group.sync(); }
 #pragma unroll
-      for (int j = 0; j < W; ++j) inside += k[j] * ys[j] * space.costs[place * space.STRIDE + j];  // 0 beyond the supports
+      for (int j = 0; j < W; ++j) inside += k[j] * ys[j] * space.costs[j * W + place];  // k is 0 beyond the supports
       value = (double)group.sum(in_row ? inside * x : 0);
     }
     group.sync();
@@ -615,15 +624,15 @@ DEVICE void warp_pairs(const Pairs& q, const u32* extents, Tally* tally, const r
 
 #define WARP_SINKHORN(W, G, BLOCKS)                                                                                    \
   extern "C" __global__ void __launch_bounds__(128, BLOCKS)                                                           \
-  sinkhorn_warp_##W(PAIR_ARGUMENTS, const u32* extents, const real* cost, const real* strips, double reg, i64 as_value,  \
-                    double inv_p, double accuracy, double tightest, double loosest, i64 limit, i64 batch, i64 keep,   \
-                    i64 stride, real* kept, u32* list, real* out) {                                                   \
+  sinkhorn_warp_##W(PAIR_ARGUMENTS, const u32* extents, const real* cost, const real* strips, const real* gibbs,      \
+                    double safe, double reg, i64 as_value, double inv_p, double accuracy, double tightest,            \
+                    double loosest, i64 limit, i64 batch, i64 keep, i64 stride, real* kept, u32* list, real* out) {   \
     PAIR_VALUES                                                                                                       \
     if (tally->done) return;                                                                                          \
-    warp_pairs<W, G>(q, extents, tally, cost, strips, reg, as_value != 0, inv_p, accuracy, tightest, loosest,         \
-                     (int)limit, batch, keep != 0, stride, kept, list, out);                                          \
+    warp_pairs<W, G>(q, extents, tally, cost, strips, gibbs, safe, reg, as_value != 0, inv_p, accuracy, tightest,     \
+                     loosest, (int)limit, batch, keep != 0, stride, kept, list, out);                                 \
   }
-WARP_SINKHORN(12, 16, BY_SIZE(6, 5))
+WARP_SINKHORN(12, 16, BY_SIZE(5, 4))
 WARP_SINKHORN(20, 32, BY_SIZE(5, 3))
 WARP_SINKHORN(32, 32, BY_SIZE(4, 2))
 #endif
