@@ -293,14 +293,6 @@ template <int N, int P> struct LaneTree {
   }
 };
 
-// Whether two rows are equal, bit by bit; for one lane.
-DEVICE inline bool equal_rows(const Pairs& q, i64 a, i64 b, int n) {
-  const i64 lo = q.indptr[q.members[a]], to = q.indptr[q.members[b]];
-  for (int k = 0; k < n; ++k)
-    if (q.indices[lo + k] != q.indices[to + k] || q.probs[lo + k] != q.probs[to + k]) return false;
-  return true;
-}
-
 // Supports of at most N states, P neighbouring lanes a pair. Lanes of a warp go through all loops together.
 template <int N, int P>
 DEVICE void wide_exact(Tally* tally, const Pairs& q, const u32* slots, const i64* masses, const int* sizes,
@@ -333,7 +325,7 @@ DEVICE void wide_exact(Tally* tally, const Pairs& q, const u32* slots, const i64
   }
   if (any_lane(cold)) t.new_tree(cold, masses, members, a, b, parent);
   t.climb(parent);
-  bool anew = !t.set_flows(masses, members, a, b);  // a tree of other masses may be infeasible, a new one is not
+  const bool anew = !t.set_flows(masses, members, a, b);  // a tree of other masses may be infeasible, a new one is not
   if (any_lane(anew)) {
     t.new_tree(anew, masses, members, a, b, parent);
     t.climb(parent);
@@ -341,7 +333,7 @@ DEVICE void wide_exact(Tally* tally, const Pairs& q, const u32* slots, const i64
   }
   constexpr int LIMIT = 200 * N;  // far above what is seen; the answer is feasible anyway
   constexpr int MOST = N > 12 ? LIMIT : 1;  // pivots from one look at all cells
-  int more = cold || anew, rows[Tree::COLUMNS], steps = 0, priced = -1;
+  int rows[Tree::COLUMNS], more = 0, steps = 0, priced = -1;
   double reduced;
   while (steps < LIMIT && priced < steps) {
     t.price(rows);
@@ -359,14 +351,17 @@ DEVICE void wide_exact(Tally* tally, const Pairs& q, const u32* slots, const i64
   }
   const double value = t.value();
   if (!inside) return;
-  if (more && keep) t.store(mine);
+  if (keep && (cold || anew || more)) t.store(mine);
   if (!leads) return;
   pivots = more;
   // Masses are rounded to units, and potentials and the value are sums along the tree.
   double above = (t.n + t.m) * (UNIT + 4.0 * EPS) * biggest;
   double below = above + (inv_p == 1.0 ? tol : fmax(-reduced, 0.0));
   if (a == b) above = below = (t.n + t.m + 4) * EPS * value;
-  else if (inv_p != 1.0 && value == 0.0 && t.n == t.m && equal_rows(q, a, b, t.n)) above = below = 0.0;
+  else if (inv_p != 1.0 && value == 0.0) {
+    const i64 lo = q.indptr[q.members[a]], to = q.indptr[q.members[b]];
+    if (same_rows<1>(q, lo, t.n, to, t.m)) above = below = 0.0;
+  }
   worst = root_error(value, above, below, inv_p);
   out[row * members + b] = (real)root(value, inv_p);
 }
