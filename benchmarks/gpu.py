@@ -248,6 +248,33 @@ def sweeps(n: int, branching: int, bandwidth: float, warm: int) -> None:
         cupy.get_default_memory_pool().free_all_blocks()
 
 
+def widths(n: int) -> None:
+    """Sweeps of Garnets by the number of successors, float32: the first with costs, and one that starts warm."""
+    import cupy
+
+    count = n * (n - 1) // 2
+    for transport, allowed in ((bm.Exact(), 2e-5), (bm.Sinkhorn(1.0), 2e-4)):
+        kind = type(transport).__name__
+        for branching in (8, 12, 20, 32):
+            chain = garnet(n, branching)
+            sweeper = sweeper_for(chain, transport, device="cuda", dtype="float32")
+            d = sweeper.backend.zeros(n)
+            seconds, before = [], d
+            for _ in range(8):
+                before = d.copy()
+                seconds.append(timed(lambda sweeper=sweeper, d=d: sweeper.sweep(d), 1))
+            miss = sampled(chain, transport, before.array, d.array, 6)
+            if check(f"{kind}, S = {n:,}, b = {branching}, the eighth sweep at 6 sampled pairs", miss, allowed):
+                row(
+                    f"{kind}, Garnet S = {n:,}, A = 1, b = {branching}, float32",
+                    "none",
+                    f"{count / seconds[1]:.2e} pairs a second in the second sweep, {count / seconds[7]:.2e} in the "
+                    f"eighth; {sweeper.solver.remembered_bytes / count:.0f} bytes kept of a pair",
+                )
+            del sweeper, d, before
+            cupy.get_default_memory_pool().free_all_blocks()
+
+
 def dense() -> None:
     """One Sinkhorn iteration of all pairs by matrix products, against the bare products."""
     import cupy
@@ -342,7 +369,7 @@ def fixed_point(n: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="small sizes")
-    parser.add_argument("--parts", nargs="*", help="steps batches large dense sweeps fixed cpu; default all")
+    parser.add_argument("--parts", nargs="*", help="steps batches large dense sweeps widths fixed cpu; default all")
     given = parser.parse_args()
     quick = given.quick
     print("# The CUDA path, measured\n\nOutput of `python benchmarks/gpu.py`.\n")
@@ -353,6 +380,7 @@ def main() -> None:
         "large": lambda: large_steps(1_000 if quick else 20_000),
         "dense": dense,
         "sweeps": lambda: sweeps(2_000 if quick else 20_000, 8, bandwidth, 25),
+        "widths": lambda: widths(1_000 if quick else 5_000),
         "fixed": lambda: fixed_point(2_000 if quick else 50_000),
         "cpu": lambda: against_cpu(1_000 if quick else 5_000),
     }

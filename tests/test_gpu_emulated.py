@@ -108,13 +108,37 @@ def test_float32_blocks_are_close(transport):
         np.testing.assert_allclose(ours, table_on("cpu", transport, rows, d)[0], atol=3e-5)
 
 
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("p", [1.0, 2.0])
+@pytest.mark.parametrize("support", [12, 17, 20, 29, 32, 33])
+def test_trees_follow_costs_and_masses(support, p, dtype):
+    """Kept trees under other costs, and under other masses, for which some are infeasible: as the CPU from nothing."""
+    rng = np.random.default_rng(support)
+    n = support + 60
+    sizes = [support, support - 1, 1, 2, support // 2, support, support]
+    rows = np.array([distribution(rng, "simplex", n, size) for size in sizes])
+    rows[-1] = rows[0]
+    solver = select.backend("cuda", dtype).solver(rows_of(rows), (np.arange(len(rows)),), bm.Exact(p), True)
+    others = rows * rng.random(rows.shape)
+    others /= others.sum(axis=1, keepdims=True)
+    for masses, kind in ((rows, "uniform"), (rows, "ties"), (others, "ties"), (others, "line"), (rows, "zeros")):
+        d = ground(rng, kind, n)
+        solver.follow(rows_of(masses))
+        ours, report = filled(solver, d, 1e-11)
+        inside = np.triu_indices(len(rows), 1)
+        expected, _ = table_on("cpu", bm.Exact(p), masses, d)
+        assert np.abs(ours[inside] - expected).max() <= report.error + 4e-7 * d.max() * (dtype == "float32") + 1e-14
+        np.testing.assert_allclose(ours[inside], expected, atol=1e-6 if dtype == "float64" else 3e-3)
+
+
 def test_equal_rows_are_at_distance_zero():
     rng = np.random.default_rng(0)
-    for support in (3, 4, 8, 20):
+    for support in (3, 4, 8, 12, 20, 32):
         rows = np.repeat(distribution(rng, "simplex", 80, support)[None], 3, axis=0)
         for dtype in ("float64", "float32"):
-            ours, _ = table_on("cuda", bm.Exact(), rows, ground(rng, "paths", 80), dtype)
-            assert (ours == 0.0).all()
+            for p in (1.0, 2.0):
+                ours, _ = table_on("cuda", bm.Exact(p), rows, ground(rng, "line", 80), dtype)
+                assert (ours == 0.0).all()
 
 
 @pytest.mark.parametrize("reg", [0.01, 1e-3])
@@ -159,9 +183,10 @@ def test_awkward_sizes(n):
         np.testing.assert_allclose(ours, theirs, atol=3e-4)
 
 
+@pytest.mark.parametrize("branching", [5, 11])
 @pytest.mark.parametrize("transport", [bm.Exact(), bm.Sinkhorn(0.3), bm.KLBall(0.1)], ids=name)
-def test_results_do_not_depend_on_blocks(transport, monkeypatch):
-    mdp = bm.problems.garnet(n_states=23, n_actions=1, branching=5, seed=2)
+def test_results_do_not_depend_on_blocks(transport, branching, monkeypatch):
+    mdp = bm.problems.garnet(n_states=23, n_actions=1, branching=branching, seed=2)
     chain = mdp.under(mdp.uniform_policy())
     whole = bm.solve_metric(chain, transport, tol=1e-6, device="cuda").distance
     monkeypatch.setattr("bisimetric.backends.cuda.sweeper._UNIT_BYTES", 23 * 8 * 4)

@@ -13,7 +13,7 @@ import bisimetric as bm
 from bisimetric.backends.cuda.kernels import device
 from bisimetric.cli import run
 
-FILES = ("fields.cu", "exact.cu", "sinkhorn.cu", "dense.cu", "ball.cu", "classes.cu")
+FILES = ("fields.cu", "exact.cu", "exact_wide.cu", "sinkhorn.cu", "dense.cu", "ball.cu", "classes.cu")
 
 
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="needs nvcc")

@@ -23,7 +23,7 @@ class ExactSolver(CudaSolver):
 
     @property
     def rows_at_once(self) -> int:
-        return self.on_device.rows_at_once()
+        return self.on_device.rows_at_once(self.on_device.exact_width(group) for group in range(len(self.groups)))
 
     def _fill(self, block: PairBlock, out: Array) -> None:
         self._solve(block, self.memory.up_to(block.group, block.a1), out)

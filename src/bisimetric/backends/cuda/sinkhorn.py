@@ -28,7 +28,7 @@ class SinkhornSolver(CudaSolver):
         super().__init__(dtype, rows, groups, transport, remember)
         self.by_products = False  # whether y/b is remembered rather than log y
         self.synchronous = self.synchronous or self.matrix is not None
-        self.gibbs: Array | None = None  # exp(−C/λ), for kernels with a warp a pair
+        self.gibbs: Array | None = None  # exp(−C/λ), for kernels with a warp a pair in double precision
         self.pairs: dict[PairBlock, Any] = {}  # lists of the pairs of blocks
         self.kernel: Array | None = None  # exp(−C/λ), for products
         self.weighted: Array | None = None  # and times C
@@ -39,7 +39,7 @@ class SinkhornSolver(CudaSolver):
 
     @property
     def rows_at_once(self) -> int:
-        return self.on_device.rows_at_once()
+        return self.on_device.rows_at_once(self.on_device.sinkhorn_width(group) for group in range(len(self.groups)))
 
     def _entries(self, group: int) -> int:
         return self.rows.n_states if self.matrix is not None else self.on_device.kept_numbers(group)

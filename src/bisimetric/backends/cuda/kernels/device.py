@@ -16,7 +16,13 @@ _HEADERS = ("common.cuh", "simplex.cuh", "scaling.cuh", "strips.cuh")
 _OLDEST = (12, 0)  # of the CUDA driver
 _PINNED_BYTES = 64 << 20  # the host's paging may not be tied down by more
 _CALLS: dict[Any, Any] = {}
-PARTS = {"SINKHORN_PARTS": (2, 2), "EXACT_PARTS": (2, 4)}  # lanes that share a pair of small supports: float32 and 64
+PARTS = {  # lanes that share a pair of supports up to 8, 12, 20 and 32: float32 and 64
+    "SINKHORN_PARTS": (2, 2),
+    "EXACT_PARTS": (2, 4),
+    "EXACT_PARTS_12": (4, 4),
+    "EXACT_PARTS_20": (8, 8),
+    "EXACT_PARTS_32": (16, 16),
+}
 
 
 def cupy() -> Any:
@@ -96,7 +102,7 @@ def parts(kind: str, width: int, dtype: np.dtype[Any]) -> int:
     """Lanes that share a pair in the kernel for supports of at most `width` states."""
     if lanes() == 1 or (kind == "sinkhorn" and width == 4):
         return 1
-    return 2 if width == 4 else PARTS[f"{kind.upper()}_PARTS"][dtype == np.float64]
+    return 2 if width == 4 else PARTS[f"{kind.upper()}_PARTS{f'_{width}' if width > 8 else ''}"][dtype == np.float64]
 
 
 @cache

@@ -1,13 +1,5 @@
 // Exact transport between all pairs of rows, with the tree of each pair kept.
 
-// Whether two rows are equal, bit by bit.
-template <int L> DEVICE bool same_rows(const Pairs& q, i64 lo, int n, i64 to, int m) {
-  int differ = n != m;
-  for (int k = lane_of(L); k < n && !differ; k += L)
-    differ = q.indices[lo + k] != q.indices[to + k] || q.probs[lo + k] != q.probs[to + k];
-  return largest<L>(differ) == 0;
-}
-
 // Any supports, one warp a pair. kept: parents of the nodes [pairs, 2·widest], the first one 0 where there is none.
 extern "C" __global__ void __launch_bounds__(128)
 exact_pairs(PAIR_ARGUMENTS, const i64* mass, const real* cost, double inv_p, double share, i64 widest, double* work,

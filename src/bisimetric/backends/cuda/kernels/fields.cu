@@ -200,27 +200,41 @@ extern "C" __global__ void forget(i64 n_members, i64 first, const unsigned char*
   );
 }
 
-// The strips of rows a0 … [rows, S, N]; see strips.cuh. One row of the grid a row.
+// The strips of rows a0 … [rows, S, N]; see strips.cuh. One row of the grid a row, and after `rows` of them those of
+// another matrix. A warp turns the costs to its states in shared memory, so that whole lines are read and written.
 template <int N>
-DEVICE void make_strip(const u32* slots, i64 n_members, i64 a0, i64 n_states, const real* cost, real* strips) {
-  const i64 row = blockIdx.y;
+DEVICE void make_strip(const u32* slots, i64 n_members, i64 a0, i64 rows, i64 n_states, const real* cost,
+                       const real* other, real* strips) {
+  const i64 row = blockIdx.y, a = a0 + row % rows;
+  const int lane = lane_of(LANES);
   const real* source[N];
-  for (int i = 0; i < N; ++i) source[i] = cost + slots[i * n_members + a0 + row] * n_states;
-  Packed<real, N>* strip = (Packed<real, N>*)strips + row * n_states;
-  for (i64 t = global_thread(); t < n_states; t += all_threads()) {
-    Packed<real, N> costs;
-    for (int i = 0; i < N; ++i) costs.at[i] = source[i][t];
-    strip[t] = costs;
+  for (int i = 0; i < N; ++i) source[i] = (row < rows ? cost : other) + slots[i * n_members + a] * n_states;
+  real* tile = (real*)pool + threadIdx.x / LANES * N * (LANES + 1);
+  real* strip = strips + row * n_states * N;
+  for (i64 from = global_thread() - lane; from < n_states; from += all_threads()) {
+    const i64 t = from + lane, count = (n_states - from < LANES ? n_states - from : LANES) * N;
+#pragma unroll
+    for (int i = 0; i < N; ++i) tile[i * (LANES + 1) + lane] = source[i][t < n_states ? t : 0];
+    sync<LANES>();
+#pragma unroll
+    for (int k = 0; k < N; ++k) {
+      const int place = k * LANES + lane;
+      if (place < count) strip[from * N + place] = tile[place % N * (LANES + 1) + place / N];
+    }
+    sync<LANES>();
   }
 }
 
 #define MAKE_STRIPS(N)                                                                                              \
-  extern "C" __global__ void make_strips_##N(const Tally* tally, const u32* slots, i64 n_members, i64 a0,           \
-                                             i64 n_states, const real* cost, real* strips) {                        \
+  extern "C" __global__ void make_strips_##N(const Tally* tally, const u32* slots, i64 n_members, i64 a0, i64 rows, \
+                                             i64 n_states, const real* cost, const real* other, real* strips) {     \
     EACH_THREAD(                                                                                                    \
       if (tally->done) return;                                                                                      \
-      make_strip<N>(slots, n_members, a0, n_states, cost, strips);                                                  \
+      make_strip<N>(slots, n_members, a0, rows, n_states, cost, other, strips);                                     \
     );                                                                                                              \
   }
 MAKE_STRIPS(4)
 MAKE_STRIPS(8)
+MAKE_STRIPS(12)
+MAKE_STRIPS(20)
+MAKE_STRIPS(32)

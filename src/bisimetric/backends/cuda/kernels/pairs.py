@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,9 @@ _STRIP_SHARE = 0.8  # of the second-level cache, for strips of costs
 _SHARED_BYTES = 128 << 10
 _FAST_LIMIT = 300  # iterations before a pair is left to the kernel that knows Newton steps
 SMALL = (4, 8)  # widths of the kernels with a few lanes a pair
-WARP = {12: (6, 5), 20: (5, 3), 32: (4, 2)}  # with one warp a pair: blocks on a multiprocessor, for float32 and 64
+WIDE = (12, 20, 32)  # and of the exact solver's with several
+WARP = {12: (5, 4), 20: (5, 3), 32: (4, 2)}  # of Sinkhorn's with a warp: blocks on a multiprocessor, float32 and 64
+_GROUP = {12: 16, 20: 32, 32: 32}  # lanes of these that share a pair
 
 
 class Rows:
@@ -33,14 +36,12 @@ class Rows:
         self.sizes = rows.sizes
         self.host_groups, self.groups = groups, [xp.asarray(np.ascontiguousarray(g, np.int64)) for g in groups]
         self.widest = [int(self.sizes[g].max()) for g in groups]
-        self.warp_widths = [
-            0 if self.small_width(g) else warp_width(self.sizes[m], n_states) for g, m in enumerate(groups)
-        ]
+        self.warp_widths = [0 if self.small_width(g) else warp_width(self.sizes[m]) for g, m in enumerate(groups)]
         self.indptr, self.indices = xp.asarray(indptr), xp.asarray(np.ascontiguousarray(indices, np.uint32))
-        self._host = indptr, indices
+        self._host_indptr = indptr
         self._arrays: dict[str, Any] = {}
-        self._slots: dict[int, tuple[Any, Any, Any, Any]] = {}
-        self._slot_places: dict[int, tuple[Any, Any]] = {}  # entry of each slot, and whether there is one
+        self._slots: list[tuple[str, int, int]] = []  # kinds, groups and widths of slots that depend on probabilities
+        self._slot_places: dict[tuple[int, int], tuple[Any, Any]] = {}  # entry of each slot, and whether there is one
         self._rooms: dict[str, Any] = {}
         self.extents = [xp.asarray(np.stack([indptr[g], self.sizes[g]], axis=1).astype(np.uint32)) for g in groups]
         self.set_probs(rows.probs)
@@ -56,8 +57,8 @@ class Rows:
             self._arrays["probs"] = cupy().array(probs)
         if "mass" in self._arrays:
             self._placed("mass", self._integer_masses(_BITS))
-        for group in self._slots:
-            self._fill_slots(group)
+        for kind, group, width in self._slots:
+            self._placed(f"{kind} {group} {width}", self._slot_values(kind, group, width))
 
     @property
     def probs(self) -> Any:
@@ -96,36 +97,54 @@ class Rows:
         """The width of the kernels with a few lanes a pair, where they serve the group; else 0."""
         return next((width for width in SMALL if self.widest[group] <= width), 0)
 
-    def slots(self, group: int) -> tuple[Any, Any, Any, Any]:
-        """(successors, probabilities, masses [width, members], sizes) of a group's rows, transposed and padded."""
-        if group not in self._slots:
-            width, members, xp = self.small_width(group), self.host_groups[group], cupy()
-            inside = np.arange(width)[:, None] < self.sizes[members]
-            at = self._host[0][members] + np.where(inside, np.arange(width)[:, None], 0)
-            self._slot_places[group] = xp.asarray(at), xp.asarray(inside)
-            self._arrays[f"successors{group}"] = xp.asarray(self._host[1][at].astype(np.uint32))
-            self._arrays[f"sizes{group}"] = xp.asarray(self.sizes[members].astype(np.int32))
-            self._fill_slots(group)
-        return self._slots[group]
+    def exact_width(self, group: int) -> int:
+        """The width of the exact solver's kernels with some lanes a pair, where they serve the group; else 0."""
+        return next((width for width in (*SMALL, *WIDE) if self.widest[group] <= width), 0)
 
-    def _fill_slots(self, group: int) -> None:
-        at, inside = self._slot_places[group]
-        bits, kind = _SMALL_BITS[self.dtype.name], np.int32 if self.dtype == np.float32 else np.int64
-        self._slots[group] = (
-            self._arrays[f"successors{group}"],
-            self._placed(f"slots{group}", (self.probs[at] * inside).astype(self.dtype)),
-            self._placed(f"masses{group}", (self._integer_masses(bits)[at] * inside).astype(kind)),
-            self._arrays[f"sizes{group}"],
-        )
+    def slots(self, kind: str, group: int, width: int) -> Any:
+        """The "successors", "probs" or "masses" of a group's rows [width, members], transposed and padded."""
+        key = f"{kind} {group} {width}"
+        if key not in self._arrays:
+            self._placed(key, self._slot_values(kind, group, width))
+            if kind != "successors":
+                self._slots.append((kind, group, width))
+        return self._arrays[key]
 
-    def strips(self, tally: Tally, group: int, a0: int, a1: int, cost: Any) -> Any:
-        """Costs from the successors of rows a0 … a1 − 1 to all states, side by side."""
-        width, n_members = self.small_width(group), len(self.groups[group])
-        strips = self.room("strips", (a1 - a0) * self.n_states * width)
-        launch("fields.cu", f"make_strips_{width}", self.dtype, *over_rows(a1 - a0, self.n_states), (
-            tally.array, self.slots(group)[0], np.int64(n_members), np.int64(a0), np.int64(self.n_states), cost, strips,
-        ))  # fmt: skip
-        return strips
+    def _slot_values(self, kind: str, group: int, width: int) -> Any:
+        at, inside = self._places_of_slots(group, width)
+        if kind == "successors":
+            return self.indices[at]
+        if kind == "probs":
+            return (self.probs[at] * inside).astype(self.dtype)
+        bits, bytes_each = (_SMALL_BITS[self.dtype.name], self.dtype.itemsize) if width in SMALL else (_BITS, 8)
+        return (self._integer_masses(bits)[at] * inside).astype(f"i{bytes_each}")
+
+    def _places_of_slots(self, group: int, width: int) -> tuple[Any, Any]:
+        """The entry of each slot, and whether there is one."""
+        if (group, width) not in self._slot_places:
+            members, slots = self.host_groups[group], np.arange(width)[:, None]
+            inside = slots < self.sizes[members]
+            at = self._host_indptr[members] + np.where(inside, slots, 0)
+            self._slot_places[group, width] = cupy().asarray(at), cupy().asarray(inside)
+        return self._slot_places[group, width]
+
+    def group_sizes(self, group: int) -> Any:
+        """How many successors each row of a group has."""
+        key = f"sizes {group}"
+        if key not in self._arrays:
+            self._placed(key, cupy().asarray(self.sizes[self.host_groups[group]].astype(np.int32)))
+        return self._arrays[key]
+
+    def strips(self, tally: Tally, block: PairBlock, width: int, *matrices: Any) -> Any:
+        """Costs from the successors of rows a0 … a1 − 1 to all states, side by side, of one or two matrices."""
+        rows, n_members = block.a1 - block.a0, len(self.groups[block.group])
+        strips = self.room("strips", len(matrices) * rows * self.n_states * width)
+        grid, threads = over_rows(len(matrices) * rows, self.n_states)
+        launch("fields.cu", f"make_strips_{width}", self.dtype, grid, threads, (
+            tally.array, self.slots("successors", block.group, width), np.int64(n_members), np.int64(block.a0),
+            np.int64(rows), np.int64(self.n_states), matrices[0], matrices[-1], strips,
+        ), threads // lanes() * width * (lanes() + 1) * self.dtype.itemsize)  # fmt: skip
+        return strips.reshape(len(matrices), -1)
 
     def arguments(self, tally: Tally, block: PairBlock) -> tuple[Any, ...]:
         """PAIR_ARGUMENTS of the kernels."""
@@ -170,12 +189,16 @@ class Rows:
         self.left_over(len(places))[: len(places)] = places
 
     def wants_gibbs(self) -> bool:
-        """Whether Sinkhorn's kernels read exp(−cost/λ)."""
-        return any(self.warp_widths)
+        """Whether Sinkhorn's kernels read exp(−cost/λ): an exponential of a float takes less time than to read it."""
+        return any(self.warp_widths) and self.dtype == np.float64
 
-    def rows_at_once(self) -> int:
-        """Rows whose strips of costs stay in the second-level cache."""
-        width = max(self.small_width(g) for g in range(len(self.groups)))
+    def sinkhorn_width(self, group: int) -> int:
+        """Numbers that Sinkhorn's kernels for the group read side by side, 0 for the one that serves all supports."""
+        return self.small_width(group) or self.warp_widths[group] * (2 if self.wants_gibbs() else 1)
+
+    def rows_at_once(self, widths: Iterable[int]) -> int:
+        """Rows whose strips of costs stay in the second-level cache, for strips of these widths."""
+        width = max(widths)
         rows = int(_STRIP_SHARE * cache_bytes()) // (self.n_states * width * self.dtype.itemsize) if width else 1 << 20
         return max(1, rows - rows % 8 if rows > 8 else rows)
 
@@ -185,7 +208,8 @@ class Rows:
 
     def tree_bytes(self, group: int) -> int:
         """Bytes that the exact solver keeps for a pair of the group."""
-        return {4: 4, 8: 16}.get(self.small_width(group), 4 * self.widest[group])
+        width = self.exact_width(group)
+        return {4: 4, 8: 16}.get(width, 2 * width) or 4 * self.widest[group]
 
     def left_over(self, pairs: int) -> Any:
         """Room to list `pairs` pairs."""
@@ -194,11 +218,10 @@ class Rows:
         return self.list
 
 
-def warp_width(sizes: Any, n_states: int) -> int:
+def warp_width(sizes: Any) -> int:
     """The width of the kernel with one warp a pair that serves most rows of these sizes, 0 for none."""
     usual = float(np.quantile(sizes, 0.95, method="higher"))
-    possible = lanes() > 1 and n_states < 1 << 16  # the kernel counts places in 32 bits
-    return next((width for width in WARP if usual <= width and possible), 0)
+    return next((width for width in WARP if usual <= width and lanes() > 1), 0)
 
 
 def work_numbers(widest: int) -> int:
@@ -206,9 +229,19 @@ def work_numbers(widest: int) -> int:
     return 3 * widest * (widest + 1) + 24 * widest
 
 
+def group_bytes(width: int, real: int) -> int:
+    """Shared memory of a pair in `sinkhorn_warp`: GroupSpace of sinkhorn.cu."""
+    numbers = width * width + 2 * _GROUP[width] + width + 4 + width * (width + 1)
+    return real * (numbers + ((48 - numbers) % 32 or 32))
+
+
 def pair_bytes(width: int, real: int) -> int:
-    """Shared memory of a pair in `exact_small`: SmallTree::BYTES of exact.cu."""
-    return real * (width * width + 8) + (8 + real) * (2 * width + 4) + 6 * width + 4
+    """Shared memory of a pair: SmallTree::BYTES of exact.cu, or LaneTree::BYTES of exact_wide.cu."""
+    if width in SMALL:
+        return real * (width * width + 8) + (8 + real) * (2 * width + 4) + 6 * width + 4
+    stride = width if width % 32 else width + 16 // real
+    arcs = 2 * width + {12: 4, 20: 0, 32: 2}[width]
+    return real * width * stride + 8 * (2 * width + 2) + arcs * (16 if width > 16 else 12) + 4 * width
 
 
 def exact_block(
@@ -217,16 +250,23 @@ def exact_block(
     """out[a − a0, b] = W_p between members a and b; kept is bytes [pairs, …], share is `budget.pricing_share`."""
     group, a0, a1, first = block
     widest, n_members = rows.widest[group], len(rows.groups[group])
-    keep, width = np.int64(len(kept) > 0), rows.small_width(group)
+    keep, width = np.int64(len(kept) > 0), rows.exact_width(group)
     if width:
-        strips = rows.strips(tally, group, a0, a1, ground.cost)
-        slots, _, mass, sizes = rows.slots(group)
+        (strips,) = rows.strips(tally, block, width, ground.cost)
+        slots, mass = (rows.slots(kind, group, width) for kind in ("successors", "masses"))
+        sizes = rows.group_sizes(group)
         at_once = 4 * lanes() // parts("exact", width, rows.dtype)  # pairs of a block
-        shared = at_once * pair_bytes(width, rows.dtype.itemsize)
-        launch("exact.cu", f"exact_small_{width}", rows.dtype, (-(-n_members // at_once), a1 - a0), 4 * lanes(), (
-            tally.array, slots, mass, sizes, np.int64(n_members), np.int64(a0), np.int64(first),
-            np.int64(rows.n_states), strips, np.float64(ground.inv_p), np.float64(share), keep, kept, out,
-        ), shared)  # fmt: skip
+        grid, shared = (-(-n_members // at_once), a1 - a0), at_once * pair_bytes(width, rows.dtype.itemsize)
+        settings = (np.float64(ground.inv_p), np.float64(share), keep, kept, out)
+        if width in SMALL:
+            launch("exact.cu", f"exact_small_{width}", rows.dtype, grid, 4 * lanes(), (
+                tally.array, slots, mass, sizes, np.int64(n_members), np.int64(a0), np.int64(first),
+                np.int64(rows.n_states), strips, *settings,
+            ), shared)  # fmt: skip
+        else:
+            launch("exact_wide.cu", f"exact_wide_{width}", rows.dtype, grid, 4 * lanes(), (
+                *rows.arguments(tally, block), slots, mass, sizes, strips, *settings,
+            ), shared)  # fmt: skip
         return
     blocks, work, shared = rows.work_space(widest * (widest + 1) + 8 * widest, (a1 - a0) * n_members)
     launch("exact.cu", "exact_pairs", rows.dtype, blocks, 4 * lanes(), (
@@ -257,8 +297,8 @@ def sinkhorn_block(
     settings, waiting = _entropic(scalings, ground, limits), rows.left_over(pairs)
     most, small, width = np.int64(min(limits.iterations, _FAST_LIMIT)), rows.small_width(group), rows.warp_widths[group]
     if small:
-        strips = rows.strips(tally, group, a0, a1, ground.cost)
-        slots, probs, _, _ = rows.slots(group)
+        (strips,) = rows.strips(tally, block, small, ground.cost)
+        slots, probs = (rows.slots(kind, group, small) for kind in ("successors", "probs"))
         at_once = 4 * lanes() // parts("sinkhorn", small, rows.dtype)  # pairs of a block
         shared = at_once * small * small * rows.dtype.itemsize
         launch("sinkhorn.cu", f"sinkhorn_small_{small}", rows.dtype, (-(-n_members // at_once), a1 - a0), 4 * lanes(), (
@@ -266,14 +306,16 @@ def sinkhorn_block(
             strips, *settings, most, np.int64(keep), kept, waiting, out,
         ), shared)  # fmt: skip
     elif width:
-        resident = WARP[width][rows.dtype == np.float64]
-        blocks = max(1, min(-(-pairs // 4), resident * processors()))
-        gibbs = ground.cost if scalings.gibbs is None else scalings.gibbs
+        at_once = 4 * lanes() // _GROUP[width]  # pairs of a block
+        blocks = max(1, min(-(-pairs // at_once), WARP[width][rows.dtype == np.float64] * processors()))
+        batch = min(max(pairs // (32 * blocks * at_once), 1), 8)  # pairs that are taken at a time
+        matrices = (ground.cost,) if scalings.gibbs is None else (ground.cost, scalings.gibbs)
+        strips = rows.strips(tally, block, width, *matrices)
         launch("sinkhorn.cu", f"sinkhorn_warp_{width}", rows.dtype, blocks, 4 * lanes(), (
-            *rows.arguments(tally, block), rows.extents[group], ground.cost, gibbs,
-            np.float64(-1.0 if scalings.gibbs is None else scalings.safe), *settings, most, np.int64(keep),
-            np.int64(kept.shape[1] if keep else 0), kept, waiting, out,
-        ))  # fmt: skip
+            *rows.arguments(tally, block), rows.extents[group], ground.cost, strips[0], strips[-1],
+            np.float64(-1.0 if scalings.gibbs is None else scalings.safe), *settings, most, np.int64(batch),
+            np.int64(keep), np.int64(kept.shape[1] if keep else 0), kept, waiting, out,
+        ), at_once * group_bytes(width, rows.dtype.itemsize))  # fmt: skip
     if small or width:
         pairs = min(pairs, (4 if small else 12) * processors())
     _sinkhorn_any(tally, rows, block, (ground.cost, settings, limits.iterations), kept, out, pairs, small + width > 0)

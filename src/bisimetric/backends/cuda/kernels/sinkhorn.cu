@@ -284,19 +284,40 @@ SMALL_SINKHORN(4, 1, BY_SIZE(8, 4))
 SMALL_SINKHORN(8, PARTS(SINKHORN_PARTS), BY_SIZE(5, 3))  // as many blocks as hardly any registers spill with
 
 #ifdef __CUDACC__
+// G neighbouring lanes, a warp or half of one, that go their way without the others.
+template <int G> struct Group {
+  const int lane;
+  const u32 mask;
+  DEVICE Group() : lane(threadIdx.x % G), mask(G == 32 ? ~0u : ((1u << G % 32) - 1) << (threadIdx.x & 31 & ~(G - 1))) {}
+  DEVICE void sync() const { __syncwarp(mask); }
+  DEVICE bool all(bool x) const { return (__ballot_sync(mask, x) & mask) == mask; }
+  template <class T> DEVICE T from(T x, int i) const { return __shfl_sync(mask, x, i, G); }
+  template <class T> DEVICE T sum(T x) const {
+#pragma unroll
+    for (int k = G / 2; k > 0; k /= 2) x += __shfl_xor_sync(mask, x, k);
+    return x;
+  }
+  template <class T> DEVICE T largest(T x) const {
+#pragma unroll
+    for (int k = G / 2; k > 0; k /= 2) { const T other = __shfl_xor_sync(mask, x, k); x = x > other ? x : other; }
+    return x;
+  }
+};
+
 // A Newton step on log y for the plan in `tile` (rows over columns, column sums `sums`): lane j gets the step of column j,
 // with the last of the m columns held. 0 for all where the matrix is not positive.
-template <int W>
+template <int W, int G>
 __device__ __noinline__ real warp_newton(const real (*tile)[W + 1], real* line, int n, int m, real pa, real pb, real sums) {
   constexpr int PACK = 16 / sizeof(real);
+  const Group<G> group;
   const Packed<real, PACK>* lines = (const Packed<real, PACK>*)line;
-  const int lane = threadIdx.x & 31, k = m - 1;
+  const int lane = group.lane, k = m - 1;
   const bool mine = lane < k;
   real t[W];
 #pragma unroll
   for (int l = 0; l < W; ++l) t[l] = 0;
   for (int i = 0; i < n; ++i) {  // −ωᵀ diag(1/a) ω
-    const real mass = __shfl_sync(~0u, pa, i);
+    const real mass = group.from(pa, i);
     const real left = mine && mass > 0 ? tile[i][lane] * inverse(mass) : 0;
 #pragma unroll
     for (int l = 0; l < W; ++l) t[l] -= left * tile[i][l];
@@ -317,7 +338,7 @@ __device__ __noinline__ real warp_newton(const real (*tile)[W + 1], real* line, 
       line[W] = right;
       diagonal = t[c];
     }
-    __syncwarp();
+    group.sync();
     const real pivot = line[c];
     positive = positive && pivot > 0;
     const real factor = lane == c ? 0 : t[c] * inverse(pivot);
@@ -328,18 +349,18 @@ __device__ __noinline__ real warp_newton(const real (*tile)[W + 1], real* line, 
       for (int h = 0; h < PACK; ++h) t[l * PACK + h] -= factor * v.at[h];
     }
     right -= factor * line[W];
-    __syncwarp();
+    group.sync();
   }
-  const real step = mine ? right / diagonal : 0, longest = largest<32>((real)fabs(step));
+  const real step = mine ? right / diagonal : 0, longest = group.largest((real)fabs(step));
   if (!positive || !(longest < (real)1e30)) return 0;
   return longest > 3 ? step * (3 / longest) : step;
 }
 
-// The sum over a warp in units of the tolerance, by one integer reduction; large sums and NaN are cut off.
-DEVICE inline float l1_error(float x, float units) {
+// The sum over a group in units of the tolerance, of integers; large sums and NaN are cut off.
+template <int G> DEVICE inline float l1_error(const Group<G>& group, float x, float units) {
   const float scaled = x * units;
   const unsigned part = scaled < 67108864.0f ? (unsigned)scaled + 1 : 67108864u;
-  return (float)__reduce_add_sync(~0u, part) * (1.0f / 65536.0f);
+  return (float)(G == 32 ? __reduce_add_sync(~0u, part) : group.sum(part)) * (1.0f / 65536.0f);
 }
 
 // Σ_j k_j v_j with v in shared memory.
@@ -356,45 +377,64 @@ template <int W> DEVICE inline real dot(const real (&k)[W], const real* shared) 
   return (parts[0] + parts[1]) + (parts[2] + parts[3]);
 }
 
-// column[i] = matrix[from of lane i, onto]. All lanes read somewhere, so that no read waits for another.
-template <int W> DEVICE inline void gather_column(const real* matrix, u32 from, u32 onto, real (&column)[W]) {
-#pragma unroll
-  for (int i = 0; i < W; ++i) column[i] = matrix[__shfl_sync(~0u, from, i) + onto];
-}
-
 constexpr int FIRST_LOOK = 5, LOOK = 4;  // scalings between looks at the rate
 constexpr float FORESEEN = 20.0f;  // scalings that a Newton step may cost
 
-// Supports of at most W ≤ 32 states, one warp a pair. Lane r holds row r and column r of the plan in registers; x and y
-// go through shared memory. `gibbs` is exp(−C/λ), used where that cannot underflow (largest cost at most `safe`·λ).
-// Matrices are read along rows, where successors of b tend to be neighbours, and turned in shared memory.
-// Leaves what does not converge soon in `list`.
-template <int W>
-DEVICE void warp_pairs(const Pairs& q, const u32* extents, Tally* tally, const real* cost, const real* gibbs, double safe,
-                       double reg, bool as_value, double inv_p, double accuracy, double tightest, double loosest,
-                       int limit, bool keep, i64 stride, real* kept, u32* list, real* out) {
-  __shared__ alignas(16) real tiles[4][W][W + 1];
-  __shared__ alignas(16) real all_x[4][32], all_y[4][32], lines[4][W + 4];
-  real (*tile)[W + 1] = tiles[threadIdx.x / 32];
-  real *xs = all_x[threadIdx.x / 32], *ys = all_y[threadIdx.x / 32];
-  const int lane = threadIdx.x & 31, place = lane < W ? lane : 0;
+// Shared memory of a pair. Costs wait there, as they lie in strips, until the cost of the plan is wanted. Two groups of a
+// warp are 16 banks apart.
+template <int W, int G> struct alignas(16) GroupSpace {
+  enum { NUMBERS = W * W + 2 * G + W + 4 + W * (W + 1), FILL = (48 - NUMBERS % 32) % 32 };
+  real costs[W * W], x[G], y[G], line[W + 4], tile[W][W + 1], fill[FILL ? FILL : 32];
+
+  // Costs from the strip of the row to the successors that lanes hold, past the registers.
+  DEVICE void gather(const Group<G>& group, const real* strip, u32 onto) {
+    constexpr int E = 16 / sizeof(real), CHUNKS = W / E;
+#pragma unroll
+    for (int k = 0; k < (W * CHUNKS + G - 1) / G; ++k) {
+      const int chunk = k * G + group.lane, j = chunk / CHUNKS, h = chunk % CHUNKS;
+      const u32 column = group.from(onto, j) * W;
+      if (j < W) copy_16<true>(costs + chunk * E, strip + column + h * E);
+    }
+  }
+};
+
+// Supports of at most W ≤ G states, G lanes a pair. Lane r holds row r and column r of the plan in registers; x and y
+// go through shared memory. Costs come in strips (see strips.cuh). So does exp(−C/λ) in double precision, where each
+// exponential takes long; it is used where it cannot underflow (largest cost at most `safe`·λ). Leaves what does not
+// converge soon in `list`.
+template <int W, int G>
+DEVICE void warp_pairs(const Pairs& q, const u32* extents, Tally* tally, const real* cost, const real* strips,
+                       const real* gibbs, double safe, double reg, bool as_value, double inv_p, double accuracy,
+                       double tightest, double loosest, int limit, i64 batch, bool keep, i64 stride, real* kept,
+                       u32* list, real* out) {
+  GroupSpace<W, G>& space = ((GroupSpace<W, G>*)pool)[threadIdx.x / G];
+  const Group<G> group;
+  const int lane = group.lane, place = lane < W ? lane : 0;
+  real (*tile)[W + 1] = space.tile;
+  real *xs = space.x, *ys = space.y;
   const double top = double_of(tally->top);
-  const bool direct = top <= safe * reg;
+  const bool direct = sizeof(real) == 8 && top <= safe * reg;
   const double rounding = as_value ? value_rounding(2 * W, reg, top, REAL_EPS) : 0.0;
   const bool in_reach = !(top > NEARLY_EXACT * reg || (as_value && nearly_product(top, reg, rounding)));
-  const real* source = direct ? gibbs : cost;
   const real rate = (real)(1.0 / reg);
   const i64 begin = row_start(q, q.a0), end = row_start(q, q.a0 + q.rows);
   double scale_of_errors = top, tol = pair_tolerance(top, inv_p, accuracy, tightest, loosest);
   float units = (float)(65536.0 / tol);
   double worst = 0.0;
   u64 iterations = 0, ticket = 0;
-  if (lane == 0) ticket = atomicAdd(&tally->next, (u64)1);
-  for (;;) {  // pairs differ much in their work, so each warp takes the next one when it is free
-    const i64 number = end - 1 - (i64)__shfl_sync(~0u, ticket, 0);
-    if (number < begin) break;
-    if (lane == 0) ticket = atomicAdd(&tally->next, (u64)1);
-    const i64 a = row_of_pair(q, number), b = number - row_start(q, a) + a + q.first;
+  i64 number = begin, stop = begin, a = 0, b = 0;
+  if (lane == 0) ticket = atomicAdd(&tally->next, (u64)batch);
+  for (;;) {  // pairs differ much in their work, so each group takes some when it is free, from the last to the first
+    if (number == stop) {
+      number = end - (i64)group.from(ticket, 0);
+      if (number <= begin) break;
+      if (lane == 0) ticket = atomicAdd(&tally->next, (u64)batch);
+      stop = number - batch > begin ? number - batch : begin;
+      a = row_of_pair(q, number - 1);
+      b = number - row_start(q, a) + a + q.first;
+    }
+    --number;
+    if (--b < a + q.first) { --a; b = q.n_members - 1; }
     const u32 p = (u32)((a - q.a0) * q.n_members + b);
     const Packed<u32, 2> here = ((const Packed<u32, 2>*)extents)[a], there = ((const Packed<u32, 2>*)extents)[b];
     const u32 lo = here.at[0], to = there.at[0];
@@ -409,87 +449,71 @@ DEVICE void warp_pairs(const Pairs& q, const u32* extents, Tally* tally, const r
     }
     double value = 0.0;
     if (n == 1 || m == 1 || n + m == 4) {
-      closed_form<32>(q, lo, n, to, m, cost, reg, as_value, value);
+      closed_form<G == 32 ? 32 : 1>(q, lo, n, to, m, cost, reg, as_value, value);
       worst = fmax(worst, root_error(value, 32.0 * EPS * value, 32.0 * EPS * value, inv_p));
       if (lane == 0) out[p] = (real)root(value, inv_p);
       continue;
     }
     const bool in_row = lane < n, in_column = lane < m;
-    // All that is read from memory is asked for first, by all lanes, so that it is waited for twice and not six times.
+    // All that is read from memory is asked for first, by all lanes, so that it is waited for twice and not five times.
     const u32 of_row = in_row ? lane : 0, of_column = in_column ? lane : 0;
     real* store = keep ? kept + number * stride : kept;
-    const u32 from = q.indices[lo + of_row] * (u32)q.n_states;  // fewer than 2^16 states
     const u32 onto = q.indices[to + of_column];
-    double row_mass = q.probs[lo + of_row], column_mass = q.probs[to + of_column];
+    const double row_mass = q.probs[lo + of_row], column_mass = q.probs[to + of_column];
     real g = keep ? store[of_column] : (real)NOT_A_NUMBER;
     real k[W], t[W], biggest = 0;
-    gather_column<W>(source, from, onto, t);
+    const i64 strip = (a - q.a0) * q.n_states * W;
+    space.gather(group, (direct ? gibbs : strips) + strip, onto);
     const real pa = in_row ? (real)row_mass : 0, pb = in_column ? (real)column_mass : 0;
-    const bool warm = !isnan(__shfl_sync(~0u, g, 0));
+    const bool warm = !isnan(group.from(g, 0));
     g = pb > 0 ? (warm ? g : (real)log(pb)) : 0;
+    ys[lane] = direct ? (pb > 0 ? (real)exp(g) : 0) : (pb > 0 ? g : (real)-1e30);
+    copied();
+    group.sync();
 #pragma unroll
-    for (int i = 0; i < W; ++i) t[i] = i < n && in_column ? t[i] : 0;
+    for (int j = 0; j < W; ++j) k[j] = space.costs[j * W + place];
     if (inv_p != 1.0) {
 #pragma unroll
-      for (int i = 0; i < W; ++i)
-        biggest = fmax(biggest, direct && t[i] > 0 ? -(real)reg * (real)log(t[i]) : t[i]);
-      biggest = largest<32>(in_column ? biggest : (real)0);
+      for (int j = 0; j < W; ++j)
+        if (j < m) biggest = fmax(biggest, direct ? -(real)reg * (real)log(k[j]) : k[j]);
+      biggest = group.largest(in_row ? biggest : (real)0);
     }
     real free = 0, total = 0;  // free: log of what scales the row, without a and x
     if (direct) {
-      const real start = pb > 0 ? (real)exp(g) : 0;
 #pragma unroll
-      for (int i = 0; i < W; ++i) t[i] *= start;
-      if (lane < W) {
-#pragma unroll
-        for (int i = 0; i < W; ++i) tile[i][lane] = t[i];
-      }
-      __syncwarp();
-#pragma unroll
-      for (int j = 0; j < W; ++j) { k[j] = tile[place][j]; total += k[j]; }
+      for (int j = 0; j < W; ++j) { k[j] *= ys[j]; total += k[j]; }
     } else {
-      if (lane < W) {
-#pragma unroll
-        for (int i = 0; i < W; ++i) tile[i][lane] = pb > 0 ? g - t[i] * rate : (real)-1e30;
-      }
-      __syncwarp();
       real shift = (real)-1e30;
 #pragma unroll
-      for (int j = 0; j < W; ++j) { k[j] = tile[place][j]; shift = shift > k[j] ? shift : k[j]; }
+      for (int j = 0; j < W; ++j) { k[j] = ys[j] - k[j] * rate; shift = shift > k[j] ? shift : k[j]; }
 #pragma unroll
       for (int j = 0; j < W; ++j) { k[j] = exp(k[j] - shift); total += k[j]; }
       free = -shift;
     }
     if (as_value && pa > 0) free -= (real)log(total);
     const real part = pa > 0 ? pa * inverse(total) : 0;
-    __syncwarp();
 #pragma unroll
     for (int j = 0; j < W; ++j) k[j] *= part;
-    if (!direct && lane < W) {
+    if (lane < W) {
 #pragma unroll
       for (int j = 0; j < W; ++j) tile[lane][j] = k[j];
     }
-    xs[lane] = part;
+    group.sync();
+#pragma unroll
+    for (int i = 0; i < W; ++i) t[i] = tile[i][place];
+    if (direct && !as_value) space.gather(group, strips + strip, onto);  // on its way while the plan is scaled
+    xs[lane] = in_row ? 1 : 0;
     ys[lane] = in_column ? 1 : 0;
-    __syncwarp();
-    if (direct) {  // the columns take the factors of the rows
-#pragma unroll
-      for (int i = 0; i < W; ++i) t[i] *= xs[i];
-    } else {
-#pragma unroll
-      for (int i = 0; i < W; ++i) t[i] = tile[i][place];
-    }
     real sums = 0, x = 1, y = 1, last_y = 1;
 #pragma unroll
     for (int i = 0; i < W; ++i) sums += t[i];
-    __syncwarp();
-    xs[lane] = in_row ? 1 : 0;
+    group.sync();
     if (inv_p != 1.0) {
       scale_of_errors = (double)biggest;
       tol = pair_tolerance(scale_of_errors, inv_p, accuracy, tightest, loosest);
       units = (float)(65536.0 / tol);
     }
-    float error = l1_error(in_column ? (float)fabs(sums - pb) : 0.0f, units), before = error;  // over tol
+    float error = l1_error(group, in_column ? (float)fabs(sums - pb) : 0.0f, units), before = error;  // over tol
     int done = 1, look = FIRST_LOOK, in_vain = 0;
     bool newton = false;
     Momentum<float> momentum;
@@ -508,8 +532,8 @@ DEVICE void warp_pairs(const Pairs& q, const u32* extents, Tally* tally, const r
         }
         if (pb > 0) { g += (real)log(y); sums *= y; }
         if (pa > 0) free += (real)log(x);
-        __syncwarp();
-        real step = warp_newton<W>(tile, lines[threadIdx.x / 32], n, m, pa, pb, sums);
+        group.sync();
+        real step = warp_newton<W, G>(tile, space.line, n, m, pa, pb, sums);
 #pragma unroll
         for (int i = 0; i < W; ++i) { t[i] = tile[i][place]; k[i] = tile[place][i]; }
         if (lane >= n) {
@@ -520,14 +544,14 @@ DEVICE void warp_pairs(const Pairs& q, const u32* extents, Tally* tally, const r
         real trial = 0;
         for (int tries = 0; tries < 6; ++tries) {  // a short step lowers the error: it takes off that part of it
           y = pb > 0 ? (real)exp(step) : 0;
-          __syncwarp();
+          group.sync();
           ys[lane] = y;
-          __syncwarp();
+          group.sync();
           x = pa > 0 ? pa * inverse(dot<W>(k, ys)) : 0;
           xs[lane] = x;
-          __syncwarp();
+          group.sync();
           trial = dot<W>(t, xs);
-          error = l1_error(in_column ? (float)fabs(trial * y - pb) : 0.0f, units);
+          error = l1_error(group, in_column ? (float)fabs(trial * y - pb) : 0.0f, units);
           ++done;
           if (error < before) break;
           step *= (real)0.5;
@@ -536,10 +560,10 @@ DEVICE void warp_pairs(const Pairs& q, const u32* extents, Tally* tally, const r
           sums = trial;
         } else {  // back to where it began
           x = y = 1;
-          __syncwarp();
+          group.sync();
           xs[lane] = in_row ? 1 : 0;
           ys[lane] = in_column ? 1 : 0;
-          __syncwarp();
+          group.sync();
           error = before;
         }
         newton = error < 0.5f * before;
@@ -554,35 +578,35 @@ DEVICE void warp_pairs(const Pairs& q, const u32* extents, Tally* tally, const r
       last_y = y;
       y = next_y;
       ys[lane] = y;
-      __syncwarp();
+      group.sync();
       x = pa > 0 ? pa * inverse(dot<W>(k, ys)) : 0;
       xs[lane] = x;
-      __syncwarp();
+      group.sync();
       sums = dot<W>(t, xs);
       const float last = error;
-      error = l1_error(in_column ? (float)fabs(sums * y - pb) : 0.0f, units);
+      error = l1_error(group, in_column ? (float)fabs(sums * y - pb) : 0.0f, units);
       momentum.watch(error, last);
       ++done;
     }
     iterations += done;
-    const bool finite = __all_sync(~0u, !(pb > 0) || (y > 0 && y < (real)1e37));
+    const bool finite = group.all(!(pb > 0) || (y > 0 && y < (real)1e37));
     if (keep && in_column)  // what did not converge was no good start
       store[lane] = finite && error <= 1.0f ? (pb > 0 ? g + (real)log(pb * inverse(sums)) : 0) : (real)NOT_A_NUMBER;
-    __syncwarp();
+    group.sync();
     double from_logs = 0.0;
     if (as_value) {
       if (pa > 0) value += (double)pa * ((double)log(x) + (double)free);
       if (pb > 0) value += (double)pb * ((double)g - (double)log(sums));  // y' = b/sums
-      value = fmax(reg * sum<32>(value), 0.0);
-      from_logs = start_rounding((double)largest<32>(pb > 0 ? (real)fabs(g) : (real)0), reg, REAL_EPS);
+      value = fmax(reg * group.sum(value), 0.0);
+      from_logs = start_rounding((double)group.largest(pb > 0 ? (real)fabs(g) : (real)0), reg, REAL_EPS);
     } else {
       real inside = 0;
-      gather_column<W>(cost, from, onto, k);
+      if (direct) { copied(); group.sync(); }
 #pragma unroll
-      for (int i = 0; i < W; ++i) inside += t[i] * xs[i] * k[i];  // t is 0 beyond the supports
-      value = (double)sum<32>(in_column ? inside * y : 0);
+      for (int j = 0; j < W; ++j) inside += k[j] * ys[j] * space.costs[j * W + place];  // k is 0 beyond the supports
+      value = (double)group.sum(in_row ? inside * x : 0);
     }
-    __syncwarp();
+    group.sync();
     const double slack = ((double)error * tol + 2 * W * REAL_EPS) * scale_of_errors, under = as_value ? 0.0 : slack;
     const double missing = root_error(value, slack, under, inv_p);
     if (!(error <= 1.0f) || !finite || !(missing <= accuracy || tol <= tightest)) {
@@ -598,18 +622,17 @@ DEVICE void warp_pairs(const Pairs& q, const u32* extents, Tally* tally, const r
   }
 }
 
-#define WARP_SINKHORN(W, BLOCKS)                                                                                              \
+#define WARP_SINKHORN(W, G, BLOCKS)                                                                                    \
   extern "C" __global__ void __launch_bounds__(128, BLOCKS)                                                           \
-  sinkhorn_warp_##W(PAIR_ARGUMENTS, const u32* extents, const real* cost, const real* gibbs, double safe, double reg, i64 as_value,       \
-                    double inv_p, double accuracy,                                                                    \
-                    double tightest, double loosest, i64 limit, i64 keep, i64 stride, real* kept, u32* list,          \
-                    real* out) {                                                                                      \
+  sinkhorn_warp_##W(PAIR_ARGUMENTS, const u32* extents, const real* cost, const real* strips, const real* gibbs,      \
+                    double safe, double reg, i64 as_value, double inv_p, double accuracy, double tightest,            \
+                    double loosest, i64 limit, i64 batch, i64 keep, i64 stride, real* kept, u32* list, real* out) {   \
     PAIR_VALUES                                                                                                       \
     if (tally->done) return;                                                                                          \
-    warp_pairs<W>(q, extents, tally, cost, gibbs, safe, reg, as_value != 0, inv_p, accuracy, tightest, loosest, (int)limit, keep != 0,      \
-                  stride, kept, list, out);                                                                           \
+    warp_pairs<W, G>(q, extents, tally, cost, strips, gibbs, safe, reg, as_value != 0, inv_p, accuracy, tightest,     \
+                     loosest, (int)limit, batch, keep != 0, stride, kept, list, out);                                 \
   }
-WARP_SINKHORN(12, BY_SIZE(6, 5))
-WARP_SINKHORN(20, BY_SIZE(5, 3))
-WARP_SINKHORN(32, BY_SIZE(4, 2))
+WARP_SINKHORN(12, 16, BY_SIZE(5, 4))
+WARP_SINKHORN(20, 32, BY_SIZE(5, 3))
+WARP_SINKHORN(32, 32, BY_SIZE(4, 2))
 #endif
