@@ -248,7 +248,7 @@ class Sweeper(ABC):
     """F at work: a comparison, a transport, and the solver of its pairs.
 
     Engines implement `sweep`, `start`, `bounds`, and what policy iteration needs: `keep_choices`, `sweep_kept`,
-    `sweep_frozen`, `follow_paths`.
+    `sweep_frozen`, `overshoot`, `follow_paths`.
     """
 
     portable: ClassVar[bool] = True  # whether what is remembered is good on another machine
@@ -293,6 +293,10 @@ class Sweeper(ABC):
     @abstractmethod
     def sweep_frozen(self, d: Any) -> float:
         """The same with what the last `sweep_kept` noted: both players are bound. For p = 1 this is an affine map."""
+
+    @abstractmethod
+    def overshoot(self, d: Any, factor: float) -> None:
+        """d += factor · (what the last frozen sweep changed), for p = 1, and 0 where that is negative."""
 
     @abstractmethod
     def follow_paths(self, d: Any) -> bool:

@@ -30,9 +30,9 @@ from ..backends.threads import single_thread
 _WINDOWS = ((4 << 20, 20, 2), (32 << 20, 10, 4), (512 << 20, 3, 4))
 _CYCLE = 5  # sweeps that an extrapolation combines
 _PRODUCTS = 600  # of one evaluation
+_IN_PLACE = 30  # of one without room for iterates
 _CLOSER = 0.1  # an evaluation leaves this share of the last change
 _PATIENCE = 4  # windows without progress after which it ends
-_RESPONSES = 100  # of who maximises, to one policy of who minimises
 _SLACK = 10.0  # changes may exceed those of a contraction by this factor at first
 
 
@@ -69,8 +69,8 @@ class Acceleration:
     also where Ctrl-C ended it).
     """
 
-    def __init__(self, sweeper: Sweeper, pace: Pace | None = None) -> None:
-        self.sweeper, self.pace = sweeper, pace or Pace()
+    def __init__(self, sweeper: Sweeper, pace: Pace) -> None:
+        self.sweeper, self.pace = sweeper, pace
         self.products, self.moved = 0, 0.0
 
     @property
@@ -94,10 +94,8 @@ class PolicyIteration(Acceleration):
         if not self.pace.due():
             return
         goal = max(0.1 * goal, _CLOSER * report.change, 2.0 * report.rounding)
-        if c.plain and not _window(d)[0]:
-            # With ‖F(d) − d‖ ≤ change, all iterates of F_ω from F(d) are this near to it.
-            self.moved = (c.c_T * report.change + 4.0 * report.rounding) / (1.0 - c.c_T)
-            self._evaluate(d, goal)
+        if not _window(d)[0]:
+            self._evaluate_in_place(d, report, goal)
             return
         start = d.copy()
         try:
@@ -112,12 +110,36 @@ class PolicyIteration(Acceleration):
         if self.sweeper.comparison.plain:
             self._evaluate(d, goal)
             return
-        for _ in range(_RESPONSES):
+        most = self.products + 4 * _PRODUCTS
+        while self.products < most:
             change = self.sweeper.sweep_kept(d)
             self.products += 1
             if change <= goal:
                 return
             self._evaluate(d, max(goal, _CLOSER * change))
+
+    def _evaluate_in_place(self, d: Distances, report: Sweep, goal: float) -> None:
+        """Frozen sweeps of distances that are too many to be copied.
+
+        With ‖F(d) − d‖ ≤ change, the fixed point of F_ω, and so all its iterates from F(d), are within
+        c_T change/(1 − c_T) of F(d), and within twice that of each other. Where changes fall by a steady factor ρ, what
+        is to come is ρ/(1 − ρ) times the last one, and d goes there at once.
+        """
+        c_T, before, ratio = self.sweeper.comparison.c_T, np.inf, np.inf
+        self.moved = 2.0 * (c_T * report.change + 4.0 * report.rounding) / (1.0 - c_T)
+        self.sweeper.sweep_kept(d)
+        for products in range(1, _IN_PLACE + 1):
+            change = self.sweeper.sweep_frozen(d)
+            self.products += 1
+            if change <= goal:
+                return
+            last, ratio = ratio, change / before
+            before = change
+            if products % 3 == 0 and self.sweeper.transport.order == 1.0 and abs(ratio - last) < 0.05 and ratio < 1.0:
+                factor = min(ratio / (1.0 - ratio), c_T / (1.0 - c_T))
+                self.moved += factor * change
+                self.sweeper.overshoot(d, factor)
+                before = ratio = np.inf
 
     def _evaluate(self, d: Distances, goal: float) -> None:
         if not self.sweeper.follow_paths(d):
@@ -136,27 +158,25 @@ def evaluate(sweeper: Sweeper, d: Distances, goal: float) -> int:
     is least in mean square.
     """
     window, repeat = _window(d)
-    mixing = _Mixing(window) if window else None
-    start = d.copy() if window else None
+    mixing, start = _Mixing(window), d.copy()
     least, idle, products, first = np.inf, 0, 0, 0.0
     while products < _PRODUCTS:
-        if mixing is not None and products % repeat == 0:
+        if products % repeat == 0:
             mixing.begin(d)
         change = sweeper.sweep_frozen(d)
         products += 1
         first = first or change
-        if change <= goal or idle > _PATIENCE * window > 0:
+        if change <= goal or idle > _PATIENCE * window:
             break
-        if mixing is not None and products % repeat == 0:
+        if products % repeat == 0:
             energy = mixing.mix(d)
             if sweeper.transport.order != 1.0:  # powers of distances need them to be positive
                 d.clip()
             idle = 0 if energy < 0.9 * least else idle + 1
             least = min(least, energy)
-    if start is not None:
-        if not change <= first:
-            d.take(start)
-        d.clip()
+    if not change <= first:
+        d.take(start)
+    d.clip()
     return products
 
 
@@ -210,7 +230,7 @@ def least_combination(gram: Floats, last: int) -> list[float]:
 class Extrapolation(Acceleration):
     """Combines the last sweeps, where plans are not kept."""
 
-    def __init__(self, sweeper: Sweeper, pace: Pace | None = None) -> None:
+    def __init__(self, sweeper: Sweeper, pace: Pace) -> None:
         super().__init__(sweeper, pace)
         self._swept: list[Distances] = []
         self._extrapolated = False  # whether the next sweep shows what an extrapolation was worth
@@ -244,8 +264,10 @@ class Extrapolation(Acceleration):
         self.moved = d.gap(self._swept[0])
 
 
-def acceleration_of(sweeper: Sweeper, wanted: bool, pace: Pace | None = None) -> Acceleration:
-    """The way that suits a sweeper."""
+def acceleration_of(sweeper: Sweeper, d: Distances, wanted: bool, pace: Pace) -> Acceleration:
+    """The way that suits a sweeper and the size of its distances."""
     if not wanted or sweeper.comparison.c_T == 0.0:
         return Acceleration(sweeper, pace)
-    return (PolicyIteration if sweeper.keep_choices() else Extrapolation)(sweeper, pace)
+    if sweeper.keep_choices():
+        return PolicyIteration(sweeper, pace)
+    return Extrapolation(sweeper, pace) if _window(d)[0] else Acceleration(sweeper, pace)

@@ -60,7 +60,7 @@ class FixedPoint:
         self.sweeper, self.d, self.aim, self._fresh = sweeper, d, aim, fresh
         self.error = max(sweeper.comparison.largest, d.largest())
         self.sweeps, self.iterations, self._began = 0, 0, time.perf_counter()
-        self.acceleration = acceleration_of(sweeper, accelerate, pace)
+        self.acceleration = acceleration_of(sweeper, d, accelerate, pace)
 
     @property
     def seconds(self) -> float:

@@ -57,6 +57,14 @@ class HostDistances:
 
         run_all(add, self._parts(), brief=True)
 
+    def move_on(self, before: Array, factor: float) -> None:
+        """Become d + factor·(d − before), and 0 where that is negative."""
+
+        def move(part: slice) -> None:
+            kernels.move_on(self._flat[part], before.reshape(-1)[part], factor)
+
+        run_all(move, self._parts(), brief=True)
+
     def clip(self) -> None:
         np.maximum(self.array, 0.0, out=self.array)
 

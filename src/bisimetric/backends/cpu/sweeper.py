@@ -90,6 +90,9 @@ class CpuSweeper(Sweeper):
                 self._partners = np.empty((len(c.rows), max(c.shape)), _whole(max(widest)))
         return self.solver.keeps_plans
 
+    def overshoot(self, d: HostDistances, factor: float) -> None:
+        d.move_on(self.solver.cost, factor)
+
     def follow_paths(self, d: HostDistances) -> bool:
         c, solver = self.comparison, self.solver
         if int(c.rows.sizes.max()) > 1 or c.combine == "hausdorff":

@@ -28,9 +28,18 @@ class ExactSolver(CudaSolver):
     def _fill(self, block: PairBlock, out: Array) -> None:
         self._solve(block, self.memory.up_to(block.group, block.a1), out)
 
-    def _solve(self, block: PairBlock, remembered: Array, out: Array) -> None:
+    @property
+    def keeps_plans(self) -> bool:
+        return self.remember and all(self.memory.whole(group) for group in range(len(self.groups)))
+
+    def fill_kept(self, group: int, a0: int, a1: int, out: Array, wanted: Array | None) -> None:
+        del wanted  # a warp takes its pairs together
+        block = PairBlock(group, a0, a1, self.first)
+        self._solve(block, self.memory.up_to(group, a1), out, frozen=True)
+
+    def _solve(self, block: PairBlock, remembered: Array, out: Array, *, frozen: bool = False) -> None:
         share = budget.pricing_share(self.eps)
-        kernels.exact_block(self.tally, self.on_device, block, self._ground, share, remembered, out)
+        kernels.exact_block(self.tally, self.on_device, block, self._ground, share, remembered, out, frozen)
 
     def _bounds(self, block: PairBlock, lower: Array, upper: Array) -> None:
         self._solve(block, self.memory.of[block.group][:0], upper)

@@ -73,6 +73,10 @@ class PairMemory:
         """Entries of the pairs of rows before a1; none where there was no room for all of them."""
         return self.of[group] if a1 <= self._rows[group] else self.of[group][:0]
 
+    def whole(self, group: int) -> bool:
+        """Whether there was room for all pairs of a group."""
+        return self._rows[group] == len(self.groups[group])
+
     def forget(self) -> None:
         """Make all pairs cold."""
         for entries in self.of:

@@ -79,6 +79,10 @@ class CudaSweeper(Sweeper):
             seen = self.solver.tally.read()
         return max(seen.last_rise, seen.last_fall)
 
+    def overshoot(self, d: DeviceDistances, factor: float) -> None:
+        kernels.overshoot(d.array, self.solver.cost, factor)
+        d.changed()
+
     def follow_paths(self, d: DeviceDistances) -> bool:
         del d
         return False

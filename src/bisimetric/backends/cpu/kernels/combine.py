@@ -322,3 +322,10 @@ def largest_gap(x, y):
     for i in range(len(x)):
         most = max(most, abs(float(x[i]) - float(y[i])))
     return most
+
+
+@kernel
+def move_on(x, before, factor):
+    """x += factor·(x − before), and 0 where that is negative."""
+    for i in range(len(x)):
+        x[i] = max(x[i] + factor * (x[i] - before[i]), 0.0)

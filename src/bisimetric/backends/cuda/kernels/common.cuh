@@ -57,6 +57,8 @@ template <class T> DEVICE T atomicMin(T* at, T x) { T old = *at; *at = old < x ?
 template <class T> DEVICE T atomicMax(T* at, T x) { T old = *at; *at = old > x ? old : x; return old; }
 #endif
 
+#define FROZEN 2  // `keep` of exact kernels: the plan of the kept tree is not improved, whatever it costs now
+
 // What a sweep reports; every field has 8 bytes. Doubles are stored by their bits: for numbers ≥ 0 these are ordered.
 struct Tally {
   u64 top, rise, fall, error, iterations, left, done, sweeps;

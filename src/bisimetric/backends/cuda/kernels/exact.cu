@@ -31,7 +31,12 @@ exact_pairs(PAIR_ARGUMENTS, const i64* mass, const real* cost, double inv_p, dou
         const u32 z = q.indices[to], t = q.indices[to + 1];
         const double* pa = q.probs + lo;
         const double* pb = q.probs + to;
-        value = two_by_two(pa[0], pa[1], pb[0], pb[1], x[z], x[t], y[z], y[t]);
+        unsigned short* mine = keep ? kept + pair_number(q, a, b) * 2 * widest : kept;
+        const bool known = keep == FROZEN && mine[0] != 0;
+        const bool crossed = known ? mine[0] == 2 : (double)x[z] + (double)y[t] > (double)x[t] + (double)y[z];
+        value = two_by_two_along(pa[0], pa[1], pb[0], pb[1], x[z], x[t], y[z], y[t], crossed);
+        sync<L>();
+        if (keep && !known && lane == 0) mine[0] = crossed ? 2 : 1;
         above = below = two_by_two_doubt(pa[0], pa[1], pb[0], pb[1], x[z], x[t], y[z], y[t], value);
       } else {
         double biggest = 0.0;
@@ -49,7 +54,8 @@ exact_pairs(PAIR_ARGUMENTS, const i64* mass, const real* cost, double inv_p, dou
         if (warm)
           for (int v = 1 + lane; v < n + m; v += L) tree.parent[v] = mine[v];
         sync<L>();
-        const int more = solve<L, WIDE_SHIFT>(tree, mass + lo, mass + to, warm, inv_p == 1.0 ? tol : share * biggest);
+        const double pricing = keep == FROZEN ? INFINITE : inv_p == 1.0 ? tol : share * biggest;
+        const int more = solve<L, WIDE_SHIFT>(tree, mass + lo, mass + to, warm, pricing);
         if (keep) {
           for (int v = 1 + lane; v < n + m; v += L) mine[v] = (unsigned short)tree.parent[v];
           if (lane == 0) mine[0] = 1;
@@ -312,7 +318,7 @@ template <int N, int P> struct SmallTree {
 template <int N, int P>
 DEVICE void small_exact(Tally* tally, const u32* slots, const typename MassOf<real>::type* slot_mass, const int* sizes,
                         i64 n_members, i64 a0, i64 first, i64 n_states, const real* strips, double inv_p, double share,
-                        bool keep, Code<N>* kept, real* out, double& worst, u32& pivots) {
+                        i64 keep, Code<N>* kept, real* out, double& worst, u32& pivots) {
   constexpr int E = 16 / sizeof(real), CHUNKS = N / E;  // of a column
   const i64 row = blockIdx.y, a = a0 + row;
   i64 b = (i64)blockIdx.x * (4 * LANES / P) + threadIdx.x / P;
@@ -365,15 +371,15 @@ DEVICE void small_exact(Tally* tally, const u32* slots, const typename MassOf<re
     cold = cold || !good;
   }
   int more = cold;
-  double reduced;
-  for (int steps = 0; steps < 200 * N; ++steps) {  // far above what is seen; the answer is feasible anyway
+  double reduced = 0.0;
+  for (int steps = keep == FROZEN ? 200 * N : 0; steps < 200 * N; ++steps) {  // far above what is seen; the answer is feasible anyway
     const int entering = t.best_cell(tol, reduced);
     const bool wanted = inside && entering < N * N;
     if (!any_lane(wanted)) break;
     t.pivot(wanted, entering, reduced);
     more += wanted;
   }
-  if (inv_p != 1.0) t.best_cell(0.0, reduced);  // what is left of the pricing's tolerance
+  if (inv_p != 1.0 && keep != FROZEN) t.best_cell(0.0, reduced);  // what is left of the pricing's tolerance
   const double value = t.value();
   if (!inside || !leads) return;
   if (more && keep) *store = t.packed();
@@ -397,7 +403,7 @@ DEVICE void small_exact(Tally* tally, const u32* slots, const typename MassOf<re
       double worst = 0.0;                                                                                             \
       u32 pivots = 0;                                                                                                 \
       small_exact<N, P>(tally, slots, slot_mass, sizes, n_members, a0, first, n_states, strips, inv_p, share,         \
-                        keep != 0, kept, out, worst, pivots);                                                         \
+                        keep, kept, out, worst, pivots);                                                              \
       worst = largest<LANES>(worst);                                                                                  \
       pivots = sum<LANES>(pivots);                                                                                    \
       if (lane_of(LANES) == 0) {                                                                                      \

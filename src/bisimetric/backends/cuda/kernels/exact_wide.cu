@@ -296,7 +296,7 @@ template <int N, int P> struct LaneTree {
 // Supports of at most N states, P neighbouring lanes a pair. Lanes of a warp go through all loops together.
 template <int N, int P>
 DEVICE void wide_exact(Tally* tally, const Pairs& q, const u32* slots, const i64* masses, const int* sizes,
-                       const real* strips, double inv_p, double share, bool keep, u8* kept, real* out, double& worst,
+                       const real* strips, double inv_p, double share, i64 keep, u8* kept, real* out, double& worst,
                        u32& pivots) {
   typedef LaneTree<N, P> Tree;
   const i64 row = blockIdx.y, a = q.a0 + row, members = q.n_members;
@@ -333,8 +333,8 @@ DEVICE void wide_exact(Tally* tally, const Pairs& q, const u32* slots, const i64
   }
   constexpr int LIMIT = 200 * N;  // far above what is seen; the answer is feasible anyway
   constexpr int MOST = N > 12 ? LIMIT : 1;  // pivots from one look at all cells
-  int rows[Tree::COLUMNS], more = 0, steps = 0, priced = -1;
-  double reduced;
+  int rows[Tree::COLUMNS], more = 0, steps = 0, priced = keep == FROZEN ? 0 : -1;
+  double reduced = 0.0;
   while (steps < LIMIT && priced < steps) {
     t.price(rows);
     for (priced = steps; steps < LIMIT && steps < priced + MOST; ++steps) {
@@ -345,7 +345,7 @@ DEVICE void wide_exact(Tally* tally, const Pairs& q, const u32* slots, const i64
       more += wanted;
     }
   }
-  if (inv_p != 1.0) {  // what is left of the pricing's tolerance
+  if (inv_p != 1.0 && keep != FROZEN) {  // what is left of the pricing's tolerance
     if (priced < steps) t.price(rows);
     t.best_cell(rows, 0.0, reduced);
   }
@@ -376,7 +376,7 @@ DEVICE void wide_exact(Tally* tally, const Pairs& q, const u32* slots, const i64
       if (((i64)blockIdx.x + 1) * (blockDim.x / (P)) <= a0 + blockIdx.y + first) return;                             \
       double worst = 0.0;                                                                                            \
       u32 pivots = 0;                                                                                                \
-      wide_exact<N, (P)>(tally, q, slots, masses, sizes, strips, inv_p, share, keep != 0, kept, out, worst, pivots); \
+      wide_exact<N, (P)>(tally, q, slots, masses, sizes, strips, inv_p, share, keep, kept, out, worst, pivots);      \
       worst = largest<LANES>(worst);                                                                                 \
       pivots = sum<LANES>(pivots);                                                                                   \
       if (lane_of(LANES) == 0) {                                                                                     \

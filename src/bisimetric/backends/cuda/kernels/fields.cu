@@ -127,6 +127,14 @@ extern "C" __global__ void write_rows(Tally* tally, const real* acc, i64 s0, i64
   );
 }
 
+// d += factor · (d − before).
+extern "C" __global__ void overshoot(i64 count, double factor, const real* before, real* d) {
+  EACH_THREAD(
+    for (i64 k = global_thread(); k < count; k += all_threads())
+      d[k] = (real)fmax((double)d[k] + factor * ((double)d[k] - (double)before[k]), 0.0);
+  );
+}
+
 // Close a sweep: what it reported becomes readable; where nothing changed by more than `stop`, later sweeps do nothing.
 extern "C" __global__ void end_sweep(Tally* tally, double stop) {
   EACH_THREAD(

@@ -158,6 +158,11 @@ def forget(kept: Array, n_members: int, first: int, same: Array, cold: int) -> N
     ))  # fmt: skip
 
 
+def overshoot(d: Array, before: Array, factor: float) -> None:
+    """d += factor·(d − before), and 0 where that is negative."""
+    launch("fields.cu", "overshoot", d.dtype, *over(d.size), (np.int64(d.size), np.float64(factor), before, d))
+
+
 def inner_products(x: Array, others: Sequence[Array]) -> NDArray[np.float64]:
     """Σ x·y for each y, in double precision, by stretches, so that nothing of the size of x is made."""
     module, flat, step = cupy(), x.reshape(-1), 1 << 22

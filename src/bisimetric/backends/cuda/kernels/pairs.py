@@ -245,12 +245,16 @@ def pair_bytes(width: int, real: int) -> int:
 
 
 def exact_block(
-    tally: Tally, rows: Rows, block: PairBlock, ground: Ground, share: float, kept: Array, out: Array
-) -> None:
-    """out[a − a0, b] = W_p between members a and b; kept is bytes [pairs, …], share is `budget.pricing_share`."""
+    tally: Tally, rows: Rows, block: PairBlock, ground: Ground, share: float, kept: Array, out: Array,
+    frozen: bool = False,
+) -> None:  # fmt: skip
+    """out[a − a0, b] = W_p between members a and b; kept is bytes [pairs, …], share is `budget.pricing_share`.
+
+    Where frozen, the cost of the plan of each kept tree instead.
+    """
     group, a0, a1, first = block
     widest, n_members = rows.widest[group], len(rows.groups[group])
-    keep, width = np.int64(len(kept) > 0), rows.exact_width(group)
+    keep, width = np.int64(0 if not len(kept) else 2 if frozen else 1), rows.exact_width(group)
     if width:
         (strips,) = rows.strips(tally, block, width, ground.cost)
         slots, mass = (rows.slots(kind, group, width) for kind in ("successors", "masses"))

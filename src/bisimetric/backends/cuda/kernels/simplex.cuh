@@ -210,15 +210,20 @@ DEVICE int solve(const T& t, Masses row_mass, Masses column_mass, bool warm, dou
 }
 
 // Optimal cost between (a0, a1) and (b0, b1); what is left beside a diagonal is worked out on the side with less mass.
-DEVICE inline double two_by_two(double a0, double a1, double b0, double b1, double c00, double c01, double c10,
-                                double c11) {
-  if (c00 + c11 > c01 + c10) {
+DEVICE inline double two_by_two_along(double a0, double a1, double b0, double b1, double c00, double c01, double c10,
+                                      double c11, bool crossed) {
+  if (crossed) {
     double c = c00; c00 = c01; c01 = c;
     c = c10; c10 = c11; c11 = c;
     c = b0; b0 = b1; b1 = c;
   }
   const double rest = a0 + b0 < a1 + b1 ? b0 - a0 : a1 - b1;
   return fmin(a0, b0) * c00 + fmin(a1, b1) * c11 + fmax(rest, 0.0) * c10 + fmax(-rest, 0.0) * c01;
+}
+
+DEVICE inline double two_by_two(double a0, double a1, double b0, double b1, double c00, double c01, double c10,
+                                double c11) {
+  return two_by_two_along(a0, a1, b0, b1, c00, c01, c10, c11, c00 + c11 > c01 + c10);
 }
 
 #define EPS 2.220446049250313e-16  // unit round-off of double
