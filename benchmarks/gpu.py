@@ -215,7 +215,7 @@ def sweeps(n: int, branching: int, bandwidth: float, warm: int) -> None:
     for transport, goal in ((bm.Sinkhorn(1.0), 3e9), (bm.Exact(), 1e9)):
         kind = type(transport).__name__
         sweeper = sweeper_for(chain, transport, device="cuda", dtype="float32")
-        d = sweeper.backend.zeros(n)
+        d = sweeper.backend.zeros((n, n))
         for _ in range(warm):
             sweeper.sweep(d)
         before = d.copy()
@@ -258,7 +258,7 @@ def widths(n: int) -> None:
         for branching in (8, 12, 20, 32):
             chain = garnet(n, branching)
             sweeper = sweeper_for(chain, transport, device="cuda", dtype="float32")
-            d = sweeper.backend.zeros(n)
+            d = sweeper.backend.zeros((n, n))
             seconds, before = [], d
             for _ in range(8):
                 before = d.copy()
@@ -319,7 +319,7 @@ def against_cpu(n: int) -> None:
     for transport in (bm.Exact(), bm.Sinkhorn(1.0)):
         kind = type(transport).__name__
         cpu = sweeper_for(chain, transport)
-        small = cpu.backend.zeros(n)
+        small = cpu.backend.zeros((n, n))
         seconds = []
         for _ in range(5):
             start = time.perf_counter()
@@ -327,7 +327,7 @@ def against_cpu(n: int) -> None:
             seconds.append(time.perf_counter() - start)
         for dtype in ("float64", "float32"):
             gpu = sweeper_for(chain, transport, device="cuda", dtype=dtype)
-            d = gpu.backend.zeros(n)
+            d = gpu.backend.zeros((n, n))
             theirs = []
             for _ in range(5):
                 theirs.append(timed(lambda gpu=gpu, d=d: gpu.sweep(d), 1))

@@ -55,7 +55,7 @@ def sweeper_for(chain: bm.Chain, transport: bm.Transport, **settings: Any) -> Sw
 def sweeps_of(chain: bm.Chain, transport: bm.Transport, change: float = 1e-3) -> list[np.ndarray]:
     """The distances before each sweep, from 0 until a sweep changes nothing by more than `change`."""
     sweeper = sweeper_for(chain, transport)
-    d = sweeper.backend.zeros(chain.n_states)
+    d = sweeper.backend.zeros((chain.n_states, chain.n_states))
     before = []
     while True:
         before.append(d.to_host().copy())
@@ -66,7 +66,7 @@ def sweeps_of(chain: bm.Chain, transport: bm.Transport, change: float = 1e-3) ->
 def our_seconds(chain: bm.Chain, transport: bm.Transport, count: int) -> float:
     def solve() -> None:
         sweeper = sweeper_for(chain, transport)
-        d = sweeper.backend.zeros(chain.n_states)
+        d = sweeper.backend.zeros((chain.n_states, chain.n_states))
         for _ in range(count):
             sweeper.sweep(d)
 

@@ -43,7 +43,7 @@ def growth() -> None:
         mdp = bm.problems.garnet(n, 1, 4)
         chain = mdp.under(mdp.uniform_policy())
         sweeper = sweeper_of(chain, bm.MetricSettings().for_model(chain))
-        d = sweeper.backend.zeros(n)
+        d = sweeper.backend.zeros((n, n))
         spent = []
         for _ in range(18):
             start = time.perf_counter()

@@ -316,7 +316,7 @@ def test_errors_of_the_device_are_explained():
 
     sweeper.solver.fill = fail
     with pytest.raises(bm.DeviceError, match="out of device memory"):
-        sweeper.sweep(sweeper.backend.zeros(10))
+        sweeper.sweep(sweeper.backend.zeros((10, 10)))
 
 
 @pytest.mark.parametrize("reg", [1.0, 0.1, 0.02])

@@ -180,7 +180,7 @@ def blend(weights: Sequence[float], arrays: Sequence[Array], out: Array) -> None
     """out = Σ weight·array."""
     out[...] = 0.0
     for weight, array in zip(weights, arrays, strict=True):
-        out += np.asarray(weight, out.dtype) * array
+        out += array * float(weight)
 
 
 def largest_gap(x: Array, y: Array) -> float:
