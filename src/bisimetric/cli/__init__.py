@@ -15,6 +15,7 @@ from cyclopts import App, CycloptsError
 from .. import __version__
 from ..backends.errors import DeviceError
 from .aggregate import aggregate
+from .compare import compare
 from .examples import epilogue
 from .info import bench, info
 from .interrupts import watched
@@ -32,7 +33,7 @@ app = App(
     help_format="plaintext",
     suppress_keyboard_interrupt=False,
 )
-for command in (solve, metric, lump, aggregate, convert, info, bench):
+for command in (solve, metric, compare, lump, aggregate, convert, info, bench):
     app.command(command, help_epilogue=epilogue(command.__name__))
 app.command(paper)
 

@@ -16,6 +16,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "bisimetric metric problem:garnet --transport sinkhorn:0.5,cost=value --tol 1e-4",
         "bisimetric metric gym:FrozenLake-v1 --gamma 0.95 --match hausdorff",
     ),
+    "compare": (
+        "bisimetric compare problem:gridworld problem:gridworld?slip=0.2 --match labels",
+        "bisimetric compare problem:chain?seed=0 problem:chain?seed=1 --tol 1e-4 -o between.npz",
+    ),
     "lump": (
         "bisimetric lump problem:gridworld?copies=3",
         "bisimetric lump problem:gridworld?copies=3 --match hausdorff -o quotient.drn --map classes.csv",

@@ -2,64 +2,24 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
 from ..metric import MetricSettings
-from . import interrupts
+from .bars import SweepBar
 from .inputs import Json, check_output, load_policy
 from .models import NO_OPTIONS, Loaded, Model, ModelOptions, load
 from .options import MetricOptions, settings_from
 from .words import BadInputError, print_json, print_rows, say
 
 if TYPE_CHECKING:
-    from rich.progress import Progress as RichProgress
-    from rich.progress import TaskID
-
     from ..kinds import Array
-    from ..metric import MetricSolution, Progress
+    from ..metric import MetricSolution
     from ..model import MDP, Chain
 
 _NOTHING = MetricOptions()
-
-
-class _Bar:
-    """A progress bar on a terminal, silence elsewhere. The error falls by about c_T a sweep."""
-
-    def __init__(self, tol: float, quiet: bool) -> None:
-        self.tol, self.first = tol, 0.0
-        self.bar: RichProgress | None = None
-        self.task: TaskID | None = None
-        if not quiet and sys.stderr is not None and sys.stderr.isatty():
-            from rich.console import Console
-            from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-
-            columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
-            self.bar = Progress(*columns, console=Console(stderr=True), transient=True)
-
-    def __enter__(self) -> _Bar:
-        if self.bar is not None:
-            self.bar.start()
-            self.task = self.bar.add_task("compiling and first sweep", total=1.0)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self.bar is not None:
-            self.bar.stop()
-
-    def __call__(self, progress: Progress) -> None:
-        interrupts.check()
-        if self.bar is None or self.task is None:
-            return
-        from math import log
-
-        self.first = max(self.first, progress.error)
-        total = log(max(self.first / self.tol, 1.0 + 1e-9))
-        share = log(max(self.first / max(progress.error, self.tol), 1.0)) / total
-        self.bar.update(self.task, completed=share, description=f"sweep {progress.sweep}, error {progress.error:.1e}")
 
 
 def metric(
@@ -112,7 +72,7 @@ def metric(
         assert saved is not None
         solution.save(saved, restart=True)
 
-    with _Bar(settings.tol, json) as bar:
+    with SweepBar(settings.tol, json) as bar:
         solution = solve_metric(
             subject,
             settings=settings,
