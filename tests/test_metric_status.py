@@ -88,6 +88,7 @@ def test_interrupts_leave_a_valid_error(transport, after):
 def test_interrupts_within_a_sweep(after, monkeypatch):
     """Some rows are new and some are old: the error covers both, also before the first sweep is done."""
     chain = garnet_chain()
+    monkeypatch.setattr("bisimetric.backends.cpu.sweeper._FEWEST", 1.0)
     original, calls = CpuSweeper._sweep_unit, [0]
     per_sweep = len(units_of_work(sweeper_for(chain, bm.Exact()).comparison, threads.threads()))
     assert per_sweep > 3

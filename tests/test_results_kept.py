@@ -82,12 +82,12 @@ def test_checkpoints_of_a_solve_can_be_gone_on_from(tmp_path):
 
     def save(solution: bm.MetricSolution) -> None:
         seen.append(solution.sweeps)
-        if len(seen) == 4:
+        if len(seen) == 2:
             solution.save(tmp_path / "d.npz", restart=True)
 
     again = bm.solve_metric(chain, bm.Sinkhorn(0.3, cost="value"), tol=1e-6, on_checkpoint=save, checkpoint_every=0.0)
     same_metric(again, whole)  # looking changes nothing
-    assert seen[:4] == [1, 2, 3, 4]
+    assert 1 < seen[1] < whole.sweeps  # sweeps that are combined are not parted
     start = bm.MetricSolution.load(tmp_path / "d.npz")
     on = bm.solve_metric(chain, bm.Sinkhorn(0.3, cost="value"), tol=1e-6, start=start)
     assert on.distance.tobytes() == whole.distance.tobytes()

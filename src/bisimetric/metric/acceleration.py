@@ -27,7 +27,7 @@ from ..backends.protocol import Distances, Floats, Sweep, Sweeper
 from ..backends.threads import single_thread
 
 # Bytes of d up to which: iterates that are mixed, frozen sweeps before each. Larger ones have no room for iterates.
-_WINDOWS = ((4 << 20, 20, 2), (32 << 20, 10, 4), (512 << 20, 3, 4))
+_WINDOWS = ((4 << 20, 20, 2), (32 << 20, 10, 4), (128 << 20, 3, 4))
 _CYCLE = 5  # sweeps that an extrapolation combines
 _PRODUCTS = 600  # of one evaluation
 _IN_PLACE = 30  # of one without room for iterates
@@ -94,7 +94,7 @@ class PolicyIteration(Acceleration):
         if not self.pace.due():
             return
         goal = max(0.1 * goal, _CLOSER * report.change, 2.0 * report.rounding)
-        if not _window(d)[0]:
+        if not _window(d.nbytes)[0]:
             self._evaluate_in_place(d, report, goal)
             return
         start = d.copy()
@@ -146,9 +146,15 @@ class PolicyIteration(Acceleration):
             self.products += evaluate(self.sweeper, d, goal)
 
 
-def _window(d: Distances) -> tuple[int, int]:
+def _window(nbytes: int) -> tuple[int, int]:
     """(Iterates that are mixed, frozen sweeps before each), for distances of that size."""
-    return next(((window, repeat) for most, window, repeat in _WINDOWS if d.nbytes <= most), (0, 1))
+    return next(((window, repeat) for most, window, repeat in _WINDOWS if nbytes <= most), (0, 1))
+
+
+def room_for_iterates(nbytes: int) -> int:
+    """Bytes that are needed between sweeps beside distances of that size: iterates, their changes, and two copies."""
+    window, _ = _window(nbytes)
+    return (2 * (window + 1) + 2) * nbytes if window else 0
 
 
 def evaluate(sweeper: Sweeper, d: Distances, goal: float) -> int:
@@ -157,7 +163,7 @@ def evaluate(sweeper: Sweeper, d: Distances, goal: float) -> int:
     Anderson's mixing: each new iterate is the combination of the last ones, all after some frozen sweeps, whose change
     is least in mean square.
     """
-    window, repeat = _window(d)
+    window, repeat = _window(d.nbytes)
     mixing, start = _Mixing(window), d.copy()
     least, idle, products, first = np.inf, 0, 0, 0.0
     while products < _PRODUCTS:
@@ -270,4 +276,4 @@ def acceleration_of(sweeper: Sweeper, d: Distances, wanted: bool, pace: Pace) ->
         return Acceleration(sweeper, pace)
     if sweeper.keep_choices():
         return PolicyIteration(sweeper, pace)
-    return Extrapolation(sweeper, pace) if _window(d)[0] else Acceleration(sweeper, pace)
+    return Extrapolation(sweeper, pace) if _window(d.nbytes)[0] else Acceleration(sweeper, pace)

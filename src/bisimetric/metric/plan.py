@@ -18,6 +18,7 @@ from ..checks import InputError
 from ..model import MDP, Chain, Distributions
 from ..model.distributions import Mixing
 from ..transport import Transport
+from .acceleration import room_for_iterates
 from .operator import comparison_groups
 from .settings import MetricSettings, check_match
 
@@ -57,7 +58,8 @@ def memory(model: Chain | MDP, settings: MetricSettings) -> Plan:
     _, groups = comparison_groups(model, check_match(model, settings.match))
     pairs = sum(len(group) * (len(group) - 1) // 2 for group in groups)
     kept = host().bytes_to_remember(model.rows, groups, transport) if settings.remember else 0
-    fixed = transport.squares * model.n_states**2 * np.dtype(settings.dtype).itemsize
+    square = model.n_states**2 * np.dtype(settings.dtype).itemsize
+    fixed = transport.squares * square + (room_for_iterates(square) if settings.accelerate else 0)
     return Plan(pairs, fixed, kept, available_memory())
 
 
