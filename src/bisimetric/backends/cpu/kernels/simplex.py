@@ -21,7 +21,6 @@ to its p-th root, so `certified_value` works flows and potentials of the final t
 
 import numpy as np
 
-from .combine import kept_entries
 from .jit import kernel, minima_kernel
 from .pairs import (
     EPS,
@@ -34,7 +33,7 @@ from .pairs import (
     two_by_two_along,
     widest_support,
 )
-from .small_supports import settle_row, small_scratch
+from .small_supports import kept_row, list_row, settle_row, small_scratch
 from .spanning_tree import (
     DEPTH,
     FLOW,
@@ -403,30 +402,41 @@ def _kept_cost(rows, lo, n, to, m, cost, tree, flow):
 
 
 @kernel
+def _only_wanted(pending, count, wanted, corner):
+    """Take the pairs off a row's list that are not wanted."""
+    left = 0
+    for k in range(count):
+        b = pending[0, k]
+        pending[0, left], pending[1, left] = b, pending[1, k]
+        left += wanted[b - corner]
+    return left
+
+
+@kernel
 def kept_block(rows, block, ground, memory, wanted, halt, out):
     """out[a − a0, b − corner] = ⟨ω, C⟩^(1/p) for the plan ω that is kept of each pair, whatever it costs now.
 
     Only for pairs that are `wanted`, where that has room. A pair of which nothing is kept has the product plan.
     """
     indptr, indices, probs = rows
-    members, a0, a1, first, corner = block
+    members, a0, a1, _, corner = block
     cost, inv_p = ground.cost, ground.inv_p
-    kept, base = memory
-    flow = np.empty(2 * widest_support(indptr, members, 0))
-    every = len(wanted) == 0
+    kept = memory.entries
+    widest = widest_support(indptr, members, 0)
+    flow, small, pending = np.empty(2 * widest), small_scratch(cost, widest), np.empty((2, len(members)), np.int64)
     for a in range(a0, a1):
         if halt[0]:
             return
         lo = indptr[members[a]]
         n = indptr[members[a] + 1] - lo
-        start = base[a]
-        for b in range(max(a + first, corner), len(members)):
+        count = list_row(rows, block, a, memory, pending)
+        if len(wanted):
+            count = _only_wanted(pending, count, wanted[a - a0], corner)
+        count = kept_row(rows, block, a, ground, memory, small, (pending, count), out)
+        for k in range(count):
+            b, own = pending[0, k], pending[1, k]
             to = indptr[members[b]]
             m = indptr[members[b] + 1] - to
-            own = start
-            start += kept_entries(n, m, 0, 2)
-            if not every and not wanted[a - a0, b - corner]:
-                continue
             if n == 1 or m == 1 or kept[own] == 0:
                 value = product_cost(probs, indices, lo, n, to, m, cost)
             elif n + m == 4:

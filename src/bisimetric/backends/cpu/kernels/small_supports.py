@@ -187,3 +187,81 @@ def settle_row(rows, block, a, ground, memory, small, pending, out):
     else:
         count, fit = _up_to_eight(rows, members, a, tol, kept, given, pending, count)
     return count, max(most, fit, more)
+
+
+def _costing(width, fewest, columns):
+    """The kernel that works out what the kept plans of such pairs cost; returns how many pairs are left on the list.
+
+    Flows go from the leaves up, and costs are added in that order.
+    """
+    arcs, full = width + columns - 1, fewest == columns
+
+    @kernel
+    def cost_kept(rows, members, a, inv_p, kept, small, pending, count):
+        indptr, indices, probs = rows
+        strip, _, real, out, corner = small
+        flow, mass = real[1], real[3]
+        lo = indptr[members[a]]
+        n = width if full else indptr[members[a] + 1] - lo
+        for i in range(width):
+            mass[i] = probs[lo + min(i, n - 1)]
+        left = 0
+        for entry in range(count):
+            b, start = pending[0, entry] & _FAR, pending[1, entry] & _FAR
+            to = indptr[members[b]] & _FAR
+            m = (indptr[members[b] + 1] & _FAR) - to
+            if m < fewest or m > columns or n + m == 4 or kept[start] == 0:
+                pending[0, left], pending[1, left] = b, start
+                left += 1
+                continue
+            if full:
+                m = columns
+            for i in range(width):
+                flow[i] = mass[i]
+            for turn in range(columns):
+                j = min(turn, m - 1)
+                flow[n + j] = probs[to + j]
+            value = 0.0
+            for turn in range(arcs - 1, -1, -1):
+                k = start + 2 * min(turn, n + m - 2)
+                v, above = np.int64(kept[k]), np.int64(kept[k + 1])
+                through = flow[v] if turn < n + m - 1 else 0.0
+                flow[above] -= through
+                i, j = min(v, above), (max(v, above) - n) & _FAR
+                cost = strip[np.int64(indices[to + j]) * width + i]
+                value += (through if through > 0.0 else 0.0) * cost
+            out[(b - corner) & _FAR] = value if inv_p == 1.0 else value**inv_p
+        return left
+
+    return cost_kept
+
+
+_cost_four_by_four, _cost_up_to_four = _costing(4, 4, 4), _costing(4, 2, WIDEST)
+_cost_eight_by_eight, _cost_up_to_eight = _costing(WIDEST, WIDEST, WIDEST), _costing(WIDEST, 2, WIDEST)
+
+
+@kernel
+def kept_row(rows, block, a, ground, memory, small, listed, out):
+    """Fill in what the kept plans of pairs of row a cost, listed = (pending, how many).
+
+    Returns how many have no small tree, and are still listed.
+    """
+    indptr, indices, _ = rows
+    members, a0, _, _, corner = block
+    cost, _, inv_p = ground
+    strip, part, real = small
+    pending, count = listed
+    lo = indptr[members[a]]
+    n = indptr[members[a] + 1] - lo
+    width = width_of(n, count, cost.shape[1])
+    if width == 0:
+        return count
+    set_strip(cost, indices, lo, n, width, strip)
+    given, kept = (strip, part, real, out[a - a0], corner), memory[0]
+    if n == 4:
+        count = _cost_four_by_four(rows, members, a, inv_p, kept, given, pending, count)
+    elif n == WIDEST:
+        count = _cost_eight_by_eight(rows, members, a, inv_p, kept, given, pending, count)
+    if width == 4:
+        return _cost_up_to_four(rows, members, a, inv_p, kept, given, pending, count)
+    return _cost_up_to_eight(rows, members, a, inv_p, kept, given, pending, count)
