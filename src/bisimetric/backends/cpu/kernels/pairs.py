@@ -1,6 +1,12 @@
 """What all blocks of pairs share: costs on two supports, closed forms, roots with their errors."""
 
+import numpy as np
+
+from ....transport.budget import pricing_share
 from .jit import kernel
+
+EPS = float(np.finfo(np.float64).eps)
+PRICING = pricing_share(EPS)  # how far a reduced cost may be below 0, in units of the largest cost
 
 
 @kernel

@@ -21,10 +21,19 @@ to its p-th root, so `certified_value` works flows and potentials of the final t
 
 import numpy as np
 
-from ....transport.budget import pricing_share
-from .combine import kept_entries
 from .jit import kernel, minima_kernel
-from .pairs import corners, crosses, product_cost, root_and_error, two_by_two, two_by_two_along, widest_support
+from .pairs import (
+    EPS,
+    PRICING,
+    corners,
+    crosses,
+    product_cost,
+    root_and_error,
+    two_by_two,
+    two_by_two_along,
+    widest_support,
+)
+from .small_supports import kept_row, list_row, settle_row, small_scratch
 from .spanning_tree import (
     DEPTH,
     FLOW,
@@ -49,8 +58,6 @@ from .spanning_tree import (
     write_tree,
 )
 
-_EPS = float(np.finfo(np.float64).eps)
-PRICING = pricing_share(_EPS)
 STRAIGHT, CROSSED = 1, 2  # what is kept of two states a side: which diagonal took all that it could
 
 
@@ -264,7 +271,7 @@ def certified_value(n, m, cost, real, link):
         value += max(real[FLOW, v], 0.0) * cost[at]
         negative += max(-real[FLOW, v], 0.0)
         real[POT, v], real[POT_REST, v] = _add(cost[at], 0.0, -real[POT, above], -real[POT_REST, above])
-    doubtful, violation = 4.0 * _EPS * nodes * biggest, 0.0
+    doubtful, violation = 4.0 * EPS * nodes * biggest, 0.0
     for i in range(n):
         for j in range(m):
             reduced = cost[i * m + j] - real[POT, i] - real[POT, n + j]
@@ -272,7 +279,7 @@ def certified_value(n, m, cost, real, link):
                 high, low = _add(cost[i * m + j], 0.0, -real[POT, i], -real[POT_REST, i])
                 high, low = _add(high, low, -real[POT, n + j], -real[POT_REST, n + j])
                 violation = max(violation, -(high + low))
-    rounding = (nodes + 4) * _EPS * value + 1e-30 * nodes * biggest
+    rounding = (nodes + 4) * EPS * value + 1e-30 * nodes * biggest
     return value, negative * biggest + rounding, negative * biggest + violation + rounding
 
 
@@ -291,7 +298,7 @@ def _same_rows(indices, probs, lo, n, to, m):
 def _doubt(probs, lo, to, costs):
     """What rounding may add to the cost of two supports of two states, beside its share of that cost."""
     straight, crossed = min(probs[lo], probs[lo + 1]), min(probs[to], probs[to + 1])
-    return 4.0 * _EPS * (straight + crossed) * max(costs)
+    return 4.0 * EPS * (straight + crossed) * max(costs)
 
 
 @kernel
@@ -315,32 +322,39 @@ def exact_block(rows, defects, block, ground, memory, halt, out, errors):
     kept, base = memory
     widest = widest_support(indptr, members, a0)
     part, real, link = scratch(widest)
+    small, pending = small_scratch(cost, widest), np.empty((2, len(members)), np.int64)
     keep = len(base) > 0
     store = kept if keep else np.zeros(4 * widest, kept.dtype)
     pivots, worst, tol = 0, 0.0, PRICING * top
     for a in range(a0, a1):
         lo = indptr[members[a]]
         n = indptr[members[a] + 1] - lo
-        start = base[a] if keep else 0
+        count, most = settle_row(rows, block, a, ground, memory, small, pending, out)
+        if most > 0:
+            worst = max(worst, tol + 4.0 * EPS * (n + most) * top)
+        if len(errors):  # those of pairs that are settled; the others' are replaced
+            for b in range(max(a + first, corner), len(members)):
+                m = indptr[members[b] + 1] - indptr[members[b]]
+                errors[a - a0, b - corner] = tol + 4.0 * EPS * (n + m) * top
         for i in range(n):
             real[MASS, i] = probs[lo + i]
-        for b in range(max(a + first, corner), len(members)):
+        for k in range(count):
             if halt[0]:
                 return pivots, worst
+            b, start = pending[0, k], pending[1, k]
             to = indptr[members[b]]
             m = indptr[members[b] + 1] - to
             above = below = 0.0
             if n == 1 or m == 1:
                 value = product_cost(probs, indices, lo, n, to, m, cost)
-                above = below = (n + m + 4) * _EPS * value
+                above = below = (n + m + 4) * EPS * value
             elif n + m == 4:
                 costs = corners(cost, indices, lo, to)
                 value = two_by_two((probs[lo], probs[lo + 1]), (probs[to], probs[to + 1]), costs)
                 if keep:
                     store[start] = CROSSED if crosses(costs) else STRAIGHT
-                    start += 1
                 if not _same_rows(indices, probs, lo, n, to, m):
-                    above = below = 8.0 * _EPS * value + _doubt(probs, lo, to, costs)
+                    above = below = 8.0 * EPS * value + _doubt(probs, lo, to, costs)
             else:
                 for i in range(n):  # `gather`, written out: a call costs 3 % of the time of a small pair
                     x = indices[lo + i]
@@ -356,9 +370,7 @@ def exact_block(rows, defects, block, ground, memory, halt, out, errors):
                     pricing = PRICING * np.max(part[: n * m])
                 value, more = solve(n, m, part, real, link, store, start, pricing)
                 pivots += more
-                above = below = tol + 4.0 * _EPS * (n + m) * top
-                if keep:
-                    start += 2 * (n + m - 1)
+                above = below = tol + 4.0 * EPS * (n + m) * top
                 if inv_p != 1.0 and not _same_rows(indices, probs, lo, n, to, m):
                     _set_rests(real, 0, probs, lo, n, defects[members[a]])
                     _set_rests(real, n, probs, to, m, defects[members[b]])
@@ -390,30 +402,41 @@ def _kept_cost(rows, lo, n, to, m, cost, tree, flow):
 
 
 @kernel
+def _only_wanted(pending, count, wanted, corner):
+    """Take the pairs off a row's list that are not wanted."""
+    left = 0
+    for k in range(count):
+        b = pending[0, k]
+        pending[0, left], pending[1, left] = b, pending[1, k]
+        left += wanted[b - corner]
+    return left
+
+
+@kernel
 def kept_block(rows, block, ground, memory, wanted, halt, out):
     """out[a − a0, b − corner] = ⟨ω, C⟩^(1/p) for the plan ω that is kept of each pair, whatever it costs now.
 
     Only for pairs that are `wanted`, where that has room. A pair of which nothing is kept has the product plan.
     """
     indptr, indices, probs = rows
-    members, a0, a1, first, corner = block
+    members, a0, a1, _, corner = block
     cost, inv_p = ground.cost, ground.inv_p
-    kept, base = memory
-    flow = np.empty(2 * widest_support(indptr, members, 0))
-    every = len(wanted) == 0
+    kept = memory.entries
+    widest = widest_support(indptr, members, 0)
+    flow, small, pending = np.empty(2 * widest), small_scratch(cost, widest), np.empty((2, len(members)), np.int64)
     for a in range(a0, a1):
         if halt[0]:
             return
         lo = indptr[members[a]]
         n = indptr[members[a] + 1] - lo
-        start = base[a]
-        for b in range(max(a + first, corner), len(members)):
+        count = list_row(rows, block, a, memory, pending)
+        if len(wanted):
+            count = _only_wanted(pending, count, wanted[a - a0], corner)
+        count = kept_row(rows, block, a, ground, memory, small, (pending, count), out)
+        for k in range(count):
+            b, own = pending[0, k], pending[1, k]
             to = indptr[members[b]]
             m = indptr[members[b] + 1] - to
-            own = start
-            start += kept_entries(n, m, 0, 2)
-            if not every and not wanted[a - a0, b - corner]:
-                continue
             if n == 1 or m == 1 or kept[own] == 0:
                 value = product_cost(probs, indices, lo, n, to, m, cost)
             elif n + m == 4:
