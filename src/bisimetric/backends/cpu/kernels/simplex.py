@@ -370,7 +370,8 @@ def exact_block(rows, defects, block, ground, memory, halt, out, errors):
                     pricing = PRICING * np.max(part[: n * m])
                 value, more = solve(n, m, part, real, link, store, start, pricing)
                 pivots += more
-                above = below = tol + 4.0 * EPS * (n + m) * top
+                if inv_p == 1.0:
+                    above = below = tol + 4.0 * EPS * (n + m) * top
                 if inv_p != 1.0 and not _same_rows(indices, probs, lo, n, to, m):
                     _set_rests(real, 0, probs, lo, n, defects[members[a]])
                     _set_rests(real, n, probs, to, m, defects[members[b]])
