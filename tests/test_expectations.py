@@ -32,8 +32,8 @@ def _in_folder(tmp_path, monkeypatch, one_thread):
 def test_examples_of_help_run(capsys):
     """All of them, in their order, in one folder: each ends well."""
     pytest.importorskip("gymnasium")
-    assert set(EXAMPLES) == {"solve", "metric", "lump", "aggregate", "convert", "info", "bench", "paper"}
-    order = ("solve", "metric", "lump", "aggregate", "convert", "info", "bench", "paper")
+    order = ("solve", "metric", "compare", "lump", "aggregate", "convert", "info", "bench", "paper")
+    assert set(EXAMPLES) == set(order)
     for line in (line for command in order for line in EXAMPLES[command]):
         program, *arguments = shlex.split(line)
         assert program == "bisimetric"

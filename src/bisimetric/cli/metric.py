@@ -37,7 +37,8 @@ def metric(
 
     Give --policy for the metric of a policy, or --match for the metric of the MDP itself. Without either, the
     metric of the uniform policy is computed. With --output the work is kept now and then in a checkpoint beside it,
-    and after Ctrl-C; the same command with --resume goes on from there, to the same result.
+    and after Ctrl-C; the same command with --resume goes on from there: from such a checkpoint to the same result,
+    after Ctrl-C to the same error.
 
     Args:
         policy: "uniform", or a file with one probability per choice or one action per state (.npy, .npz entry

@@ -12,7 +12,8 @@ For an MDP, F(d)(s, t) compares choices by c_R |r − r'| + c_T W(d)(P, P') and 
 
 States whose respected labels (atomic propositions) differ are at the largest possible distance. All distances are at
 most c_R · span / (1 − c_T), where span is the range of the rewards (1 where all rewards are equal, so that
-states with different actions are still apart).
+states with different actions are still apart). Without discount (c_T = 1, labelled chains only, see `undiscounted`)
+there are no rewards, and the largest distance is 1.
 
 Here F is only described, as a `Comparison`. A `Sweeper` of an engine applies it.
 """
@@ -29,7 +30,9 @@ from .settings import Question
 
 
 def largest_distance(model: Chain | MDP, c_R: float, c_T: float) -> float:
-    """The largest possible distance, c_R · span / (1 − c_T)."""
+    """The largest possible distance, c_R · span / (1 − c_T); 1 without discount."""
+    if c_T == 1.0:
+        return 1.0
     return c_R * (model.reward_span or 1.0) / (1.0 - c_T)
 
 
@@ -45,20 +48,30 @@ def comparison_of(model: Chain | MDP, question: Question) -> Comparison:
     if question.respected:
         both = np.stack([action_sets, label_classes(model, question.respected)])
         apart = np.unique(both, axis=1, return_inverse=True)[1].reshape(-1)
+    combine, rewards = question.match, model.rewards
+    if c_T == 1.0:  # states are compared as if their labels were those of their one action
+        combine, groups, c_R, rewards = "labels", _label_groups(apart), 0.0, np.zeros(model.n_states)
     return Comparison(
         rows=model.rows,
         groups=groups,
         state_of_row=states,
         row_pointers=pointers,
         column_pointers=pointers,
-        rewards=model.rewards,
+        rewards=rewards,
         apart=apart,
         columns_apart=apart,
-        combine=question.match,
+        combine=combine,
         c_R=c_R,
         c_T=c_T,
         largest=largest_distance(model, c_R, c_T),
     )
+
+
+def _label_groups(apart: Ints) -> tuple[Ints, ...]:
+    """States with equal numbers, where there are several; all of them where there are none such, as some must be."""
+    order = np.argsort(apart, kind="stable")
+    groups = np.split(order, np.flatnonzero(np.diff(apart[order])) + 1)
+    return tuple(group for group in groups if len(group) > 1) or (np.arange(len(apart)),)
 
 
 def sweeper_of(model: Chain | MDP, question: Question) -> Sweeper:

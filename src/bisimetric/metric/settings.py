@@ -44,7 +44,8 @@ class MetricSettings:
         match: how an MDP's choices are matched, "labels" (actions of the same name) or "hausdorff" (choices as sets); a
             chain has none.
         reward_weight: c_R ≥ 0, the weight of reward differences.
-        transition_weight: c_T in [0, 1), the weight of the next states; None for the discount.
+        transition_weight: c_T in [0, 1), the weight of the next states; None for the discount. 1 is for labelled chains
+            without rewards (see `undiscounted`): `lump`, `remember` and `accelerate` then have no say.
         tol: largest error of the answer (sup-norm), not of a step.
         max_sweeps: give up after this many sweeps; the status says so.
         respect: labels of states that keep states apart; None for all but "init" and "deadlock".
@@ -78,12 +79,24 @@ class MetricSettings:
         if not 0.0 <= check_number("reward_weight", self.reward_weight) < np.inf:
             raise ValueError(f"reward_weight (c_R) must be finite and not negative; got {self.reward_weight}.")
         if self.transition_weight is not None and not (
-            0.0 <= check_number("transition_weight", self.transition_weight) < 1.0
+            0.0 <= check_number("transition_weight", self.transition_weight) <= 1.0
         ):
-            raise ValueError(f"transition_weight (c_T) must be in [0, 1); got {self.transition_weight}.")
+            raise ValueError(
+                "transition_weight (c_T) must be in [0, 1), or 1 for labelled chains without rewards; "
+                f"got {self.transition_weight}."
+            )
 
-    def for_model(self, model: Chain | MDP) -> Question:
-        """The question that these settings are for a model; refuses what does not fit it."""
+    def for_model(self, model: Chain | MDP, *, undiscounted: bool = False) -> Question:
+        """The question that these settings are for a model; refuses what does not fit it.
+
+        `undiscounted`: whether c_T = 1 may be asked.
+        """
+        if self.transition_weight == 1.0:
+            reason = self._why_not_undiscounted(model) if undiscounted else "only solve_metric can go without discount"
+            if reason:
+                raise ValueError(
+                    f"transition_weight (c_T) must be in [0, 1); got 1, which is for labelled chains: {reason}."
+                )
         match = check_match(model, self.match)
         c_T = model.gamma if self.transition_weight is None else float(self.transition_weight)
         return Question(
@@ -97,8 +110,31 @@ class MetricSettings:
             tol=self.tol,
             device=self.device,
             dtype=self.dtype,
-            remember=self.remember,
+            remember=self.remember or c_T == 1.0,  # there is no other way than by kept plans
         )
+
+    def _why_not_undiscounted(self, model: Chain | MDP) -> str:
+        """What is in the way of a metric without discount, and what to do; nothing where it has a meaning here."""
+        if isinstance(model, MDP):
+            return (
+                "in an MDP who chooses actions may stay where nothing differs, so that there are several fixed points; "
+                "pass a chain, such as mdp.under(policy)"
+            )
+        if self.transport != Exact():
+            return f"the transport must be Exact() with p = 1, for others nothing is proved; got {self.transport}"
+        low, high = int(np.argmin(model.rewards)), int(np.argmax(model.rewards))
+        if self.reward_weight > 0.0 and model.rewards[low] != model.rewards[high]:
+            return (
+                f"differences of rewards would add up without end, and states {model.name_of(low)} and "
+                f"{model.name_of(high)} have rewards {model.rewards[low]:g} and {model.rewards[high]:g}; "
+                "use reward_weight=0, or a transition_weight below 1"
+            )
+        if not respected_labels(model, self.respect):
+            known = ", ".join(model.state_labels) or "none"
+            return f"no labels are respected, so nothing tells states apart (the model has: {known}); give some"
+        if self.device != "cpu":
+            return f'it is computed on the host only; use device="cpu" in place of {self.device!r}'
+        return ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,7 +162,7 @@ class Question:
     def accuracy(self) -> float:
         """How exact a transport must be for half of the tolerance."""
         c_T = self.transition_weight
-        return 0.5 * self.tol * (1.0 - c_T) / c_T if c_T > 0.0 else np.inf
+        return 0.5 * self.tol * (1.0 - c_T) / c_T if 0.0 < c_T < 1.0 else np.inf
 
     @property
     def weights(self) -> tuple[float, float]:

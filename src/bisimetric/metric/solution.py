@@ -32,6 +32,7 @@ from ..values import value_ranges
 from .acceleration import Pace
 from .operator import sweeper_of
 from .settings import Question
+from .undiscounted import Enclosure
 
 FORMAT, VERSION = "bisimetric-metric", 3
 
@@ -50,6 +51,7 @@ class MetricSolution:
         notes: what one should know about the answer, if anything.
         question: what was asked.
         restart: what solve_metric(start=solution) goes on from.
+        enclosure: without discount, the bounds that the error comes from.
     """
 
     status: Status
@@ -62,6 +64,7 @@ class MetricSolution:
     notes: tuple[str, ...]
     question: Question
     restart: Restart = field(repr=False)
+    enclosure: Enclosure | None = None
 
     @cached_property
     def distance(self) -> NDArray[Any]:
@@ -100,7 +103,11 @@ class MetricSolution:
 
         Above: feasible plans. Below: dual potentials, and differences of values. Works for every transport,
         also for those without a certificate of their own. Cost: about one sweep, and values by linear solves.
+        Without discount they are those that the error comes from, L ≤ F(L) and F(U) ≤ U.
         """
+        if self.enclosure is not None:
+            lower, upper = self.enclosure.matrices()
+            return self.restart.reduction.expand(lower), self.restart.reduction.expand(upper)
         sweeper, model = self.restart.sweeper, self.restart.model
         c_R, c_T = self.question.reward_weight, self.question.transition_weight
         with sweeper.guard():

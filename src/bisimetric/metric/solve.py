@@ -23,6 +23,7 @@ from .driver import Aim, FixedPoint, Progress, Watch
 from .operator import comparison_groups, largest_distance, sweeper_of
 from .settings import MetricChanges, MetricSettings, Question
 from .solution import MetricSolution, Restart, fingerprint
+from .undiscounted import SOURCE, Undiscounted, certainty_notes, without_rewards
 
 
 def solve_metric(
@@ -43,7 +44,7 @@ def solve_metric(
         transport: `Exact()` (default), `Sinkhorn`, `KLBall` or `Independent`.
         settings: what else to do; by default `MetricSettings()`, which lists all settings.
         start: an earlier solution to start from, also after the policy or the transport changed. It is
-            not modified.
+            not modified. Without discount (transition_weight=1) it is not used: the way there begins at 1.
         on_progress: called after each sweep; reads only.
         on_checkpoint: called every so many seconds with the solution so far, to save it; reads only.
         checkpoint_every: these seconds.
@@ -57,7 +58,10 @@ def solve_metric(
         check_type("start", start, MetricSolution)
     given = dict(changes) if transport is None else {**changes, "transport": transport}
     chosen = merged(MetricSettings, settings, given)
-    question = chosen.for_model(model)
+    question = chosen.for_model(model, undiscounted=True)
+    if isinstance(model, Chain) and question.transition_weight == 1.0:
+        watch = Watch(on_progress, None, checkpoint_every)
+        return _undiscounted(model, question, chosen.max_sweeps, watch, on_checkpoint)
     notes = metric_notes(model, question)  # refuses labels that do not tell choices apart
     reduction = reduced(model, question, chosen.lump, largest_distance(model, *question.weights))
     sweeper = sweeper_of(reduction.model, question.of_reduced(reduction.model))
@@ -78,6 +82,44 @@ def solve_metric(
 
         watch = Watch(on_progress, None if on_checkpoint is None else keep, checkpoint_every)
         return solution(work, work.run(chosen.max_sweeps, watch))
+
+
+def _undiscounted(
+    model: Chain,
+    question: Question,
+    max_sweeps: int,
+    watch: Watch,
+    on_checkpoint: Callable[[MetricSolution], None] | None,
+) -> MetricSolution:
+    """The metric of a labelled chain without discount (see `undiscounted`)."""
+    plain = without_rewards(model)
+    reduction = lumped(plain, "labels", question.respected)
+    notes = (*_rescaled(model), *certainty_notes(plain, reduction))
+    sweeper = sweeper_of(reduction.model, question.of_reduced(reduction.model))
+    work = Undiscounted(sweeper, question.tol, int(model.rows.sizes.max()))
+
+    def solution(work: Undiscounted, status: Status) -> MetricSolution:
+        return MetricSolution(
+            status,
+            Certificate(work.error, True, SOURCE),
+            work.sweeps,
+            work.iterations,
+            work.seconds,
+            sweeper.solver.remembered_bytes,
+            1.0,
+            notes,
+            question,
+            Restart(work.distances(), question, reduction, sweeper),
+            work.enclosure(),
+        )
+
+    def keep(work: Undiscounted) -> None:
+        if on_checkpoint is not None:
+            on_checkpoint(solution(work, Status.INTERRUPTED))
+
+    with sweeper.guard():
+        status = work.run(max_sweeps, watch, None if on_checkpoint is None else keep)
+    return solution(work, status)
 
 
 def reduced(model: Chain | MDP, question: Question, wanted: bool | None, largest: float) -> Reduction[Chain | MDP]:
@@ -115,9 +157,13 @@ def metric_notes(model: Chain | MDP, question: Question) -> tuple[str, ...]:
         )
     if model.reward_span == 0.0 and question.reward_weight > 0.0 and not question.respected and len(sets) == 1:
         notes.append("all rewards are equal and no labels are respected, so nothing tells states apart")
+    return (*notes, *_rescaled(model))
+
+
+def _rescaled(model: Chain | MDP) -> tuple[str, ...]:
     if model.rows.moved > 0.0:
-        notes.append(f"rows of P were rescaled to sum to 1; their sums were off by up to {model.rows.moved:.3g}")
-    return tuple(notes)
+        return (f"rows of P were rescaled to sum to 1; their sums were off by up to {model.rows.moved:.3g}",)
+    return ()
 
 
 def _first_distance(sweeper: Sweeper, reduction: Reduction[Any], start: MetricSolution | None) -> Distances:

@@ -21,6 +21,7 @@ from .kernels.arguments import ChainOfRewards, Choices, Classes, Into, Rows
 from .sinkhorn import SinkhornSolver
 from .solver import CpuSolver, PairTally
 from .sweeper import CpuSweeper
+from .undecided import UndecidedPairs
 
 SOLVERS: dict[type[Transport], type[CpuSolver]] = {
     Exact: ExactSolver,
@@ -76,6 +77,10 @@ class CpuBackend:
             tol,
         )
         return found_states, found_choices
+
+    def undecided_pairs(self, rows: Distributions, apart: Ints) -> UndecidedPairs:
+        """The pairs of a chain that can meet before their numbers `apart` differ."""
+        return UndecidedPairs(rows, apart)
 
     def all_finite(self, d: Array) -> bool:
         return bool(kernels.all_finite(d))

@@ -31,6 +31,7 @@ from .combine import (
 )
 from .dense import dense_independent_block, dense_rows, dense_sinkhorn_block
 from .paths import follow_paths, one_step
+from .reach import kept_equations, meeting_pairs, number_pairs, relax, rises, slots_of_rows, spread_pairs
 from .refine import refine
 from .simplex import exact_block, kept_block, row_defects
 from .sinkhorn import sinkhorn_block
@@ -57,17 +58,24 @@ __all__ = [
     "independent_block",
     "inner_product",
     "kept_block",
+    "kept_equations",
     "kept_layout",
     "largest_gap",
+    "meeting_pairs",
     "move_on",
+    "number_pairs",
     "one_step",
     "power",
     "raise_and_note",
     "raise_to",
     "refine",
+    "relax",
     "respond",
+    "rises",
     "row_defects",
     "sinkhorn_block",
+    "slots_of_rows",
+    "spread_pairs",
     "start_rows",
     "take_choices",
     "take_wanted",
