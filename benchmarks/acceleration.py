@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import resource
 import time
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -34,8 +35,9 @@ def models(gamma: float, folder: Path | None):
         yield name, mdp.under(mdp.uniform_policy()), None, bm.Exact()
     mdp = bm.problems.garnet(2000, 1, 4, gamma=gamma)
     yield "Independent, Garnet S=2000", mdp.under(mdp.uniform_policy()), None, bm.Independent()
-    for name, environment in (("Taxi, labels", "Taxi-v4"), ("FrozenLake 8×8, labels", "FrozenLake8x8-v1")):
-        yield name, bm.from_gymnasium(environment, gamma=gamma), "labels", bm.Exact()
+    if find_spec("gymnasium") is not None:
+        for name, environment in (("Taxi, labels", "Taxi-v4"), ("FrozenLake 8×8, labels", "FrozenLake8x8-v1")):
+            yield name, bm.from_gymnasium(environment, gamma=gamma), "labels", bm.Exact()
     if folder is not None:
         csma = bm.read(folder / "csma2_2.umb", gamma=gamma, reward="time")
         yield "csma2_2, uniform policy", csma.under(csma.uniform_policy()), None, bm.Exact()
