@@ -7,6 +7,7 @@ of the code around them, but no parallelism: races, shared memory and shuffles a
 from __future__ import annotations
 
 import ctypes
+import os
 import shutil
 import subprocess
 import tempfile
@@ -32,9 +33,9 @@ class HostModule:
         _FOLDER.mkdir(exist_ok=True)
         library = _FOLDER / f"{name}.so"
         if not library.exists():
-            source = _FOLDER / f"{name}.cpp"
+            mine = f"{name}-{os.getpid()}"  # several processes may build the same one
+            source, part = _FOLDER / f"{mine}.cpp", _FOLDER / f"{mine}.part"
             source.write_text(code)
-            part = _FOLDER / f"{name}.part"
             assert COMPILER is not None
             command = [COMPILER, "-O2", "-shared", "-fPIC", *flags, "-o", str(part), str(source)]
             subprocess.run(command, check=True, capture_output=True, text=True)

@@ -120,6 +120,10 @@ class Distances(Protocol):
         """Become Σ weight·x over the others, none of which is this one."""
         ...
 
+    def shift(self, by: float) -> None:
+        """Become d + by where it is positive, and 0 where that is negative."""
+        ...
+
     def clip(self) -> None:
         """Become 0 where it is negative."""
         ...
@@ -201,6 +205,10 @@ class PairSolver(Protocol):
         """
         ...
 
+    def fill_roughly(self, group: int, a0: int, a1: int, out: Array) -> None:
+        """The same with the independent plan of each pair, which needs no search. Nothing is remembered."""
+        ...
+
     def bounds(self, group: int, a0: int, a1: int, lower: Array, upper: Array) -> None:
         """Fill lower ≤ W_p ≤ upper, in true units, for a0 ≤ a < a1 and b > a."""
         ...
@@ -244,11 +252,20 @@ class Pending(Protocol):
         ...
 
 
+_SAMPLE = 1 << 24  # entries
+
+
+def mean_difference(after: Array, before: Array) -> float:
+    """The mean of after − before over every so many rows, so that no more than a sample of large matrices is read."""
+    step = -(-after.size // _SAMPLE)
+    return float((after[::step] - before[::step]).mean(dtype=np.float64))
+
+
 class Sweeper(ABC):
     """F at work: a comparison, a transport, and the solver of its pairs.
 
-    Engines implement `sweep`, `start`, `bounds`, and what policy iteration needs: `keep_choices`, `sweep_kept`,
-    `sweep_frozen`, `overshoot`, `follow_paths`.
+    Engines implement `sweep`, `start`, `bounds`, and what policy iteration needs: `sweep_roughly`, `keep_choices`,
+    `sweep_kept`, `sweep_frozen`, `mean_change`, `find_paths`, `follow_paths`.
     """
 
     portable: ClassVar[bool] = True  # whether what is remembered is good on another machine
@@ -276,6 +293,10 @@ class Sweeper(ABC):
         """Replace d by F(d) in place; transports are within `accuracy` where they can be."""
 
     @abstractmethod
+    def sweep_roughly(self, d: Any) -> float:
+        """Replace d by F(d) with independent plans, and return the largest change: a cheap way to near distances."""
+
+    @abstractmethod
     def keep_choices(self) -> bool:
         """Make room for what the sweeps below need beside kept plans; returns whether they can be asked for.
 
@@ -295,12 +316,21 @@ class Sweeper(ABC):
         """The same with what the last `sweep_kept` noted: both players are bound. For p = 1 this is an affine map."""
 
     @abstractmethod
-    def overshoot(self, d: Any, factor: float) -> None:
-        """d += factor · (what the last frozen sweep changed), for p = 1, and 0 where that is negative."""
+    def mean_change(self, d: Any) -> float:
+        """By how much the last frozen sweep changed a distance in the mean of a sample of rows, for p = 1."""
+
+    @property
+    @abstractmethod
+    def path_share(self) -> float:
+        """How many of all pairs of rows have one successor each, if `follow_paths` can follow them; else 0."""
 
     @abstractmethod
-    def follow_paths(self, d: Any) -> bool:
-        """Put the fixed point of `sweep_frozen` into d where rows have one successor; returns whether that was so."""
+    def find_paths(self) -> None:
+        """Find where such pairs lead to, with what the last `sweep_kept` noted."""
+
+    @abstractmethod
+    def follow_paths(self, d: Any) -> None:
+        """Put the fixed point of `sweep_frozen` into d for such pairs, with the other distances as they are."""
 
     @abstractmethod
     def start(self, d: Any, count: int, stop: float) -> Pending:

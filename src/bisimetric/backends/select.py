@@ -12,8 +12,9 @@ from .protocol import Backend, Distances
 
 if TYPE_CHECKING:
     from .cpu import CpuBackend
+    from .cpu.local_pairs import PairTable
 
-__all__ = ["backend", "distances_of", "host"]
+__all__ = ["PairTable", "backend", "distances_of", "host"]
 
 
 def backend(device: str, dtype: str) -> Backend:

@@ -20,17 +20,23 @@ contraction wins in the end.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import log
 
 import numpy as np
 
-from ..backends.protocol import Distances, Floats, Sweep, Sweeper
+from ..backends.protocol import Comparison, Distances, Floats, Sweep, Sweeper
 from ..backends.threads import single_thread
 
 # Bytes of d up to which: iterates that are mixed, frozen sweeps before each. Larger ones have no room for iterates.
 _WINDOWS = ((4 << 20, 20, 2), (32 << 20, 10, 4), (128 << 20, 3, 4))
+_ROUGH, _NARROW = 5, 8  # sweeps of independent plans to begin with, and the widest supports for which that pays
+_FEW = 1 << 15  # bytes of d up to which there is no such beginning, and plain sweeps may do if they are not many
+_NOT_MANY = 18
+_TINY = float(np.finfo(np.float64).tiny)
 _CYCLE = 5  # sweeps that an extrapolation combines
 _PRODUCTS = 600  # of one evaluation
-_IN_PLACE = 30  # of one without room for iterates
+_IN_PLACE, _ENOUGH = 12, 4  # of one without room for iterates: at most, and where half of the change is gone
+_PATHS = 0.4  # share of the pairs with one successor a row from which on their paths are followed
 _CLOSER = 0.1  # an evaluation leaves this share of the last change
 _PATIENCE = 4  # windows without progress after which it ends
 _SLACK = 10.0  # changes may exceed those of a contraction by this factor at first
@@ -41,12 +47,13 @@ class Pace:
     """When accelerations are put off: changes must stay below those of a contraction, or plain sweeps follow.
 
     Attributes: wait (plain sweeps to come), next_wait (and after the next failure), most (the largest change that the
-    next sweep may make).
+    next sweep may make), last (the change of the last sweep; 0 where distances were moved since, infinite before any).
     """
 
     wait: int = 0
     next_wait: int = 1
     most: float = np.inf
+    last: float = np.inf
 
     def judge(self, change: float, contraction: float) -> bool:
         """Take note of the change of a sweep; returns whether it is as small as it should be."""
@@ -54,7 +61,16 @@ class Pace:
         if not good:
             self.wait, self.next_wait = self.next_wait, 2 * self.next_wait
         self.most = contraction * (self.most if good and self.most < np.inf else _SLACK * change)
+        self.last = change
         return good
+
+    def to_come(self, change: float, goal: float) -> float:
+        """How many plain sweeps it would take to changes of `goal`, if they go on to fall as this one did."""
+        if self.last == np.inf:  # another sweep will tell
+            return 1.0
+        if not 0.0 < change < self.last:
+            return np.inf
+        return (log(max(goal, _TINY)) - log(change)) / (log(change) - log(self.last))
 
     def due(self) -> bool:
         """Whether to accelerate now."""
@@ -78,6 +94,11 @@ class Acceleration:
         """Whether distances and pace are all that the sweeps to come depend on."""
         return True
 
+    def begin(self, d: Distances) -> bool:
+        """Bring d, which is 0, some way towards the fixed point before the first sweep; returns whether it moved."""
+        del d
+        return False
+
     def improve(self, d: Distances, report: Sweep, goal: float) -> None:
         """Bring d, which a sweep has just replaced, nearer to the fixed point.
 
@@ -86,14 +107,29 @@ class Acceleration:
 
 
 class PolicyIteration(Acceleration):
-    """Solves for the distances of the plans of the last sweep."""
+    """Solves for the distances of the plans of the last sweep.
+
+    Plans that are best for differences of rewards alone are soon given up, and finding them costs as much as finding
+    good ones. So it begins with sweeps of independent plans, which need no search. (Wide supports of states that behave
+    alike are another matter: their distances of 0 are best seen by exact plans from the start.)
+    """
+
+    def begin(self, d: Distances) -> bool:
+        c = self.sweeper.comparison
+        if self._few(d) or _nothing_differs(c) or int(c.rows.sizes.max()) > _NARROW:
+            return False
+        for _ in range(_ROUGH):
+            self.sweeper.sweep_roughly(d)
+        return True
 
     def improve(self, d: Distances, report: Sweep, goal: float) -> None:
         c, self.moved = self.sweeper.comparison, 0.0
+        soon_there = self._few(d) and self.pace.to_come(report.change, goal) <= _NOT_MANY
         self.pace.judge(report.change, c.c_T)
-        if not self.pace.due():
+        if not self.pace.due() or soon_there:
             return
-        goal = max(0.1 * goal, _CLOSER * report.change, 2.0 * report.rounding)
+        self.pace.last = 0.0
+        goal = max(0.1 * goal, _CLOSER * report.change, 4.0 * report.rounding)
         if not _window(d.nbytes)[0]:
             self._evaluate_in_place(d, report, goal)
             return
@@ -104,6 +140,11 @@ class PolicyIteration(Acceleration):
             d.take(start)
             raise
         self.moved = d.gap(start)
+
+    @staticmethod
+    def _few(d: Distances) -> bool:
+        """Whether sweeps cost next to nothing, whatever their plans."""
+        return d.nbytes <= _FEW
 
     def _respond(self, d: Distances, goal: float) -> None:
         """The fixed point of F with the plans of the last sweep: who maximises improves until nothing changes."""
@@ -119,31 +160,45 @@ class PolicyIteration(Acceleration):
             self._evaluate(d, max(goal, _CLOSER * change))
 
     def _evaluate_in_place(self, d: Distances, report: Sweep, goal: float) -> None:
-        """Frozen sweeps of distances that are too many to be copied.
+        """Some frozen sweeps of distances that are too many to be copied.
 
         With ‖F(d) − d‖ ≤ change, the fixed point of F_ω, and so all its iterates from F(d), are within
-        c_T change/(1 − c_T) of F(d), and within twice that of each other. Where changes fall by a steady factor ρ, what
-        is to come is ρ/(1 − ρ) times the last one, and d goes there at once.
+        c_T change/(1 − c_T) of F(d), and within twice that of each other. What falls slowest is the mean (all pairs
+        that have not met go on alike): where two sweeps change it by m and ρm, what is to come is ρ/(1 − ρ) ρm, and all
+        distances go there at once (a rank-one correction, after Bertsekas, 1995). A shift by x moves the iterates
+        that follow by at most x. One after which changes are larger than before is the last.
         """
-        c_T, before, ratio = self.sweeper.comparison.c_T, np.inf, np.inf
+        c_T, mean, before = self.sweeper.comparison.c_T, 0.0, np.inf
         self.moved = 2.0 * (c_T * report.change + 4.0 * report.rounding) / (1.0 - c_T)
-        self.sweeper.sweep_kept(d)
+        goal = max(goal, 2.0 * _CLOSER * report.change)
+        if not self.sweeper.comparison.plain:  # a chain has nothing to choose but plans
+            self.sweeper.sweep_kept(d)
         for products in range(1, _IN_PLACE + 1):
             change = self.sweeper.sweep_frozen(d)
             self.products += 1
-            if change <= goal:
+            if change <= goal or (products >= _ENOUGH and change <= 0.5 * report.change):
                 return
-            last, ratio = ratio, change / before
-            before = change
-            if products % 3 == 0 and self.sweeper.transport.order == 1.0 and abs(ratio - last) < 0.05 and ratio < 1.0:
-                factor = min(ratio / (1.0 - ratio), c_T / (1.0 - c_T))
-                self.moved += factor * change
-                self.sweeper.overshoot(d, factor)
-                before = ratio = np.inf
+            if self.sweeper.transport.order != 1.0 or change > before:
+                continue
+            last, mean = mean, self.sweeper.mean_change(d)
+            if last * mean > 0.0:
+                rho = min(mean / last, c_T)
+                by, mean, before = rho / (1.0 - rho) * mean, 0.0, change
+                self.moved += abs(by)
+                d.shift(by)
 
     def _evaluate(self, d: Distances, goal: float) -> None:
-        if not self.sweeper.follow_paths(d):
+        if self.sweeper.path_share >= _PATHS:
+            self.sweeper.find_paths()
+            self.sweeper.follow_paths(d)
+        if self.sweeper.path_share < 1.0:
             self.products += evaluate(self.sweeper, d, goal)
+
+
+def _nothing_differs(c: Comparison) -> bool:
+    """Whether all rewards are equal and no states are kept apart, so that all distances are 0."""
+    alike = c.apart[0]
+    return bool((c.rewards == c.rewards[0]).all() and (c.apart == alike).all() and (c.columns_apart == alike).all())
 
 
 def _window(nbytes: int) -> tuple[int, int]:
@@ -152,18 +207,19 @@ def _window(nbytes: int) -> tuple[int, int]:
 
 
 def room_for_iterates(nbytes: int) -> int:
-    """Bytes that are needed between sweeps beside distances of that size: iterates, their changes, and two copies."""
+    """Bytes that are needed between sweeps beside distances of that size: iterates, their changes, copies, paths."""
     window, _ = _window(nbytes)
-    return (2 * (window + 1) + 2) * nbytes if window else 0
+    return (2 * (window + 1) + 6) * nbytes if window else 0
 
 
 def evaluate(sweeper: Sweeper, d: Distances, goal: float) -> int:
     """Bring d to the fixed point of `sweep_frozen`, until that changes it by at most `goal`; returns how many it took.
 
     Anderson's mixing: each new iterate is the combination of the last ones, all after some frozen sweeps, whose change
-    is least in mean square.
+    is least in mean square. Where many pairs lead to one other, each frozen sweep goes on to the ends of their paths.
     """
     window, repeat = _window(d.nbytes)
+    paths = sweeper.path_share >= _PATHS
     mixing, start = _Mixing(window), d.copy()
     least, idle, products, first = np.inf, 0, 0, 0.0
     while products < _PRODUCTS:
@@ -174,6 +230,8 @@ def evaluate(sweeper: Sweeper, d: Distances, goal: float) -> int:
         first = first or change
         if change <= goal or idle > _PATIENCE * window:
             break
+        if paths:
+            sweeper.follow_paths(d)
         if products % repeat == 0:
             energy = mixing.mix(d)
             if sweeper.transport.order != 1.0:  # powers of distances need them to be positive
@@ -222,11 +280,11 @@ def least_combination(gram: Floats, last: int) -> list[float]:
 
     Where they cannot be found in the arithmetic, all weight is on the last.
     """
-    scale = float(np.trace(gram))
-    if 0.0 < scale < np.inf:
-        regular = gram / scale + 1e-14 * np.eye(len(gram))
+    lengths = np.sqrt(gram.diagonal())
+    if lengths.min() > 0.0 and lengths.max() < np.inf:
+        regular = gram / lengths[:, None] / lengths[None, :] + 1e-14 * np.eye(len(gram))
         with single_thread():
-            weights = np.linalg.lstsq(regular, np.ones(len(gram)), rcond=None)[0]
+            weights = np.linalg.lstsq(regular, lengths.min() / lengths, rcond=None)[0] / (lengths / lengths.min())
         total = float(weights.sum())
         if 0.0 < total < np.inf:
             return [float(weight) / total for weight in weights]

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, NamedTuple, Unpack
+from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -22,11 +22,13 @@ from ..backends.protocol import Comparison, Sweeper, corner_of
 from ..backends.select import backend, host
 from ..certificates import Certificate, CertificateError
 from ..checks import check_type, merged
+from ..frames import frame
 from ..kinds import Array, Floats, Ints
 from ..model import MDP, Chain, Distributions, ModelError
 from ..model.policies import as_weights
 from ..model.union import union
 from ..reduction import Reduction
+from ..showing import table_html
 from ..status import Status
 from ..transport import Transport
 from ..values import best_values, choice_values, value_ranges
@@ -35,6 +37,9 @@ from .driver import Aim, FixedPoint, Progress, Watch
 from .operator import check_range, comparison_of
 from .settings import MetricChanges, MetricSettings, Question
 from .solve import metric_notes, reduced
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 def compare(
@@ -58,7 +63,7 @@ def compare(
         changes: settings by name that differ from `settings`, such as match="labels" or tol=1e-3.
 
     Returns:
-        A `CrossMetric`. Ctrl-C ends the work with status INTERRUPTED and a valid error.
+        A `CrossMetric`. Ctrl-C ends the work with status INTERRUPTED and a valid error; before the first sweep it is raised.
     """
     check_type("model", model, Chain, MDP, words="a Chain or an MDP")
     check_type("other", other, Chain, MDP, words="a Chain or an MDP")
@@ -189,6 +194,20 @@ class CrossMetric:
     @property
     def converged(self) -> bool:
         return self.status is Status.CONVERGED
+
+    def to_frame(self) -> pd.DataFrame:
+        """The distances as a data frame of pandas, states of the first model in rows, of the second in columns."""
+        names = [[side.full.name_of(s) for s in range(side.n_states)] for side in (self._left, self._right)]
+        return frame(self.distance, names[0], names[1])
+
+    def _repr_html_(self) -> str:
+        facts = {
+            "states": f"{self._left.n_states} and {self._right.n_states}",
+            "transport": f"{self.question.transport}, {self.question.match}",
+            "error": self.certificate,
+            "status": self.status.value,
+        }
+        return table_html("Distances between two models", facts)
 
     def __repr__(self) -> str:
         word = "rigorous" if self.certificate.rigorous else "heuristic"

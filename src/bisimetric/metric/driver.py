@@ -78,6 +78,8 @@ class FixedPoint:
 
     def _run(self, max_sweeps: int, watch: Watch) -> Status:
         best_change, stuck, saved = np.inf, 0, time.perf_counter()
+        if self._fresh:
+            self._fresh = not self.acceleration.begin(self.d)
         while self.sweeps < max_sweeps:
             report = self._sweep(watch)
             if self.error <= self.aim.tol:

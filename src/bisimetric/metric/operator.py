@@ -89,22 +89,36 @@ def comparison_groups(model: Chain | MDP, match: str) -> tuple[Ints, tuple[Ints,
         return np.zeros(model.n_states, np.int64), (np.arange(model.n_states),)
     if match == "hausdorff":
         return np.zeros(model.n_states, np.int64), (np.arange(model.n_choices),)
-    known: dict[tuple[int, ...], int] = {}
-    action_sets = np.empty(model.n_states, np.int64)
-    for s in range(model.n_states):
-        labels = np.sort(model.action_of_choice[model.choice_ptr[s] : model.choice_ptr[s + 1]])
-        if np.any(labels[1:] == labels[:-1]):
-            twice = model.action_labels[labels[:-1][labels[1:] == labels[:-1]][0]]
-            raise ValueError(
-                f'match="labels" needs different labels within a state; state {model.name_of(s)} has action {twice} '
-                'more than once. Use match="hausdorff".'
-            )
-        action_sets[s] = known.setdefault(tuple(labels.tolist()), len(known))
+    action_sets = _action_sets(model)
     # Only states with the same labels are compared, one group for each label of each set.
     key = action_sets[model.state_of_choice] * len(model.action_labels) + model.action_of_choice
     order = np.argsort(key, kind="stable")
     cuts = np.flatnonzero(np.diff(key[order])) + 1
     return action_sets, tuple(np.split(order, cuts))
+
+
+def _action_sets(model: MDP) -> Ints:
+    """Numbers of the states' sets of action labels, by first appearance [S]; refuses a label twice in a state."""
+    states, actions = model.state_of_choice, model.action_of_choice
+    order = np.lexsort((actions, states))
+    states, actions = states[order], actions[order]
+    twice = np.flatnonzero((states[1:] == states[:-1]) & (actions[1:] == actions[:-1]))
+    if twice.size:
+        s, label = int(states[twice[0]]), model.action_labels[actions[twice[0]]]
+        raise ValueError(
+            f'match="labels" needs different labels within a state; state {model.name_of(s)} has action {label} '
+            'more than once. Use match="hausdorff".'
+        )
+    place, sets = np.arange(len(states)) - model.choice_ptr[states], np.zeros(model.n_states, np.int64)
+    for k in range(int(place.max()) + 1):  # sets that agree in their first k labels have the same number so far
+        more = np.zeros(model.n_states, np.int64)
+        more[states[place == k]] = actions[place == k] + 1
+        _, inverse = np.unique(sets * (len(model.action_labels) + 1) + more, return_inverse=True)
+        sets = inverse.reshape(-1)
+    _, first, inverse = np.unique(sets, return_index=True, return_inverse=True)
+    rank = np.empty(len(first), np.int64)
+    rank[np.argsort(first)] = np.arange(len(first))
+    return rank[inverse.reshape(-1)]
 
 
 def check_range(largest: float, engine: Backend) -> None:

@@ -51,7 +51,8 @@ def solve_metric(
         changes: settings by name that differ from `settings`, such as match="labels" or tol=1e-3.
 
     Returns:
-        A `MetricSolution`. Ctrl-C ends the solve with status INTERRUPTED and a valid error.
+        A `MetricSolution`. Ctrl-C ends the solve with status INTERRUPTED and a valid error; before the first sweep,
+        when there is nothing to keep, it is raised.
     """
     check_type("model", model, Chain, MDP, words="a Chain or an MDP")
     if start is not None:

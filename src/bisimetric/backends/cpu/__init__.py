@@ -18,6 +18,7 @@ from .distances import HostDistances
 from .exact import ExactSolver
 from .independent import IndependentSolver
 from .kernels.arguments import ChainOfRewards, Choices, Classes, Into, Rows
+from .local_pairs import PairTable
 from .sinkhorn import SinkhornSolver
 from .solver import CpuSolver, PairTally
 from .sweeper import CpuSweeper
@@ -81,6 +82,10 @@ class CpuBackend:
     def undecided_pairs(self, rows: Distributions, apart: Ints) -> UndecidedPairs:
         """The pairs of a chain that can meet before their numbers `apart` differ."""
         return UndecidedPairs(rows, apart)
+
+    def pair_table(self, comparison: Comparison, order: Ints) -> PairTable:
+        """An empty table of pairs with bounds; `order` lists the rows of each state in the same order of labels."""
+        return PairTable(comparison, order)
 
     def all_finite(self, d: Array) -> bool:
         return bool(kernels.all_finite(d))

@@ -57,13 +57,8 @@ class HostDistances:
 
         run_all(add, self._parts(), brief=True)
 
-    def move_on(self, before: Array, factor: float) -> None:
-        """Become d + factor·(d − before), and 0 where that is negative."""
-
-        def move(part: slice) -> None:
-            kernels.move_on(self._flat[part], before.reshape(-1)[part], factor)
-
-        run_all(move, self._parts(), brief=True)
+    def shift(self, by: float) -> None:
+        run_all(lambda part: kernels.shift_positive(self._flat[part], by), self._parts(), brief=True)
 
     def clip(self) -> None:
         np.maximum(self.array, 0.0, out=self.array)

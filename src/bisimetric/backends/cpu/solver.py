@@ -91,6 +91,12 @@ class CpuSolver(ABC):
     def fill_kept(self, group: int, a0: int, a1: int, out: Array, wanted: Array | None) -> None:
         raise NotImplementedError(f"{type(self).__name__} keeps no plans.")
 
+    def fill_roughly(self, group: int, a0: int, a1: int, out: Array) -> None:
+        if self.top == 0.0:
+            out[:] = 0.0
+        else:
+            kernels.independent_block(self._csr, self._block(group, a0, a1), self._ground, self.halt, out)
+
     def true_error(self, tally: PairTally) -> float:
         """The error of an entry, from what was reported in the unit of the sweep."""
         if self.top == 0.0:

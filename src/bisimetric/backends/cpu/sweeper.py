@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...transport import Transport
-from ..protocol import Array, Comparison, Floats, Pending, Sweep, Sweeper, Swept, Unit, unit_of_work
+from ..protocol import Array, Comparison, Floats, Pending, Sweep, Sweeper, Swept, Unit, mean_difference, unit_of_work
 from ..threads import Result, run_all, single_thread, threads
 from . import kernels
 from .distances import HostDistances
@@ -49,7 +49,12 @@ class CpuSweeper(Sweeper):
         work = ((len(comparison.rows) + 1) * int(comparison.rows.sizes.max())) ** 2
         self._brief = work <= _BRIEF
         self._noted: Array = _NO_NOTES  # which pair of rows decided each distance [S, T]
+        self._paths: tuple[Array, Array, Array] | None = None  # pairs that lead to one other: themselves, it, rewards
         self._partners: Array = _NO_NOTES  # nearest choice of each state to each row, under Hausdorff matching [N, S]
+
+    def follow(self, comparison: Comparison) -> None:
+        super().follow(comparison)
+        self._paths = None
 
     def sweep(self, d: HostDistances, accuracy: float = np.inf) -> Sweep:
         with single_thread():
@@ -61,6 +66,14 @@ class CpuSweeper(Sweeper):
         rounding = self.solver.rounding(float(d.array.max()))
         return Sweep(max(changes), self.solver.true_error(tally), rounding, tally.iterations)
 
+    def sweep_roughly(self, d: HostDistances) -> float:
+        solver = self.solver
+
+        def rows_of(unit: Unit) -> Floats:
+            return self._combined_rows(unit, solver.first, solver.fill_roughly, solver.unit, self._partners)
+
+        return self._sweep_again(d, rows_of)
+
     def sweep_kept(self, d: HostDistances) -> float:
         return self._sweep_again(d, self._frozen_rows if self.comparison.plain else self._kept_rows)
 
@@ -68,7 +81,7 @@ class CpuSweeper(Sweeper):
         return self._sweep_again(d, self._frozen_rows)
 
     def _sweep_again(self, d: HostDistances, rows_of: Callable[[Unit], Floats]) -> float:
-        """Replace d by what `rows_of` makes of it, with kept plans; returns the largest change."""
+        """Replace d by what `rows_of` makes of it; returns the largest change."""
 
         def task(unit: Unit) -> float:
             rows = rows_of(unit)
@@ -90,25 +103,39 @@ class CpuSweeper(Sweeper):
                 self._partners = np.empty((len(c.rows), max(c.shape)), _whole(max(widest)))
         return self.solver.keeps_plans
 
-    def overshoot(self, d: HostDistances, factor: float) -> None:
-        d.move_on(self.solver.cost, factor)
+    def mean_change(self, d: HostDistances) -> float:
+        return mean_difference(d.array, self.solver.cost)
 
-    def follow_paths(self, d: HostDistances) -> bool:
-        c, solver = self.comparison, self.solver
-        if int(c.rows.sizes.max()) > 1 or c.combine == "hausdorff":
-            return False
-        base = np.zeros(c.shape)
+    @property
+    def path_share(self) -> float:
+        return float(np.mean(self.comparison.rows.sizes == 1)) ** 2
+
+    def find_paths(self) -> None:
+        if self._paths is not None and self.comparison.plain:
+            return
+        c, solver, base = self.comparison, self.solver, np.zeros(self.comparison.shape)
         following = np.full(c.shape, -1, np.int32 if base.size < 1 << 31 else np.int64)
-        if not c.plain:
-            base[c.apart[:, None] != c.columns_apart[None, :]] = c.largest
         for group, members in enumerate(c.groups):
             block = Block(members, 0, solver.corners[group] or len(members), solver.first, solver.corners[group])
-            wanted = np.empty((0, 0), np.bool_) if c.plain else self._wanted_of_group(block, group, 0, self._noted)
+            wanted = np.empty((0, 0), np.bool_) if c.plain else self._noted_pairs(block, group)
             kernels.one_step(solver._csr, block, c.state_of_row, c.rewards, c.c_R, wanted, base, following)
-        value = np.zeros(c.shape)
-        kernels.follow_paths(base.reshape(-1), following.reshape(-1), c.c_T, value.reshape(-1))
-        d.array[:] = np.maximum(value, value.T) if c.square else value
-        return True
+        if not c.plain:
+            following[c.apart[:, None] != c.columns_apart[None, :]] = -1
+        order = np.empty(base.size, following.dtype)
+        order = order[: kernels.order_paths(base.reshape(-1), following.reshape(-1), c.c_T, order)].copy()
+        self._paths = (order, following.reshape(-1)[order], base.reshape(-1)[order])
+
+    def follow_paths(self, d: HostDistances) -> None:
+        assert self._paths is not None
+        kernels.walk(*self._paths, self.comparison.c_T, self.comparison.square, d.array)
+
+    def _noted_pairs(self, block: Block, group: int) -> Array:
+        """Which pairs of rows of a group decided the distance of their states."""
+        if self.comparison.combine != "hausdorff":
+            return self._wanted_of_group(block, group, 0, self._noted)
+        wanted = np.zeros((block.a1, self._width(group)), np.bool_)
+        kernels.wanted_of_choices(self._sides(), 0, self._begin(self.solver.first), self._noted, wanted)
+        return wanted
 
     def _clear_diagonal(self, d: HostDistances) -> None:
         if self.comparison.square and not self.solver.with_diagonal:

@@ -54,6 +54,10 @@ class DeviceDistances:
         kernels.blend(weights, [other.array for other in others], self.array)
         self.changed()
 
+    def shift(self, by: float) -> None:
+        kernels.shift_positive(self.array, by)
+        self.changed()
+
     def clip(self) -> None:
         kernels.cupy().maximum(self.array, 0.0, out=self.array)
         self.changed()

@@ -91,6 +91,10 @@ class CudaSolver(ABC):
     def fill_kept(self, group: int, a0: int, a1: int, out: Array, wanted: Array | None) -> None:
         raise NotImplementedError(f"{type(self).__name__} keeps no plans.")
 
+    def fill_roughly(self, group: int, a0: int, a1: int, out: Array) -> None:
+        block = PairBlock(group, a0, a1, self.first)
+        kernels.independent_block(self.tally, self.on_device, block, self._ground, out)
+
     def true_error(self, reported: float, top: float) -> float:
         """The error of an entry, from what kernels report in the unit of a sweep with costs up to `top`."""
         lost = budget.underflow(self.p, self.unit, self.smallest) if top > 0.0 else 0.0

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from ...transport import Transport
-from ..protocol import Array, Comparison, Floats, Sweep, Sweeper, Swept, Unit, unit_of_work
+from ..protocol import Array, Comparison, Floats, Sweep, Sweeper, Swept, Unit, mean_difference, unit_of_work
 from . import kernels
 from .distances import DeviceDistances
 from .kernels import Choices, Members, PairBlock, Reading, Weights
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from . import CudaBackend
 
 Fill = Callable[[int, int, int, Array], None]
-FillKept = Callable[[int, int, int, Array, Array | None], None]
 
 _UNIT_BYTES = 1 << 28  # work space of one unit of work
 _GRAPHED_UNITS = 8  # units of work up to which the launches of a sweep are kept as a graph
@@ -65,27 +64,39 @@ class CudaSweeper(Sweeper):
         rounding = self.solver.rounding(float(d.array.max()))
         return Sweep(max(seen.last_rise, seen.last_fall), self.error_of(seen), rounding, seen.iterations)
 
+    def sweep_roughly(self, d: DeviceDistances) -> float:
+        return self._sweep_again(d, self.solver.fill_roughly)
+
     def keep_choices(self) -> bool:
-        return self.solver.keeps_plans and self.comparison.plain
+        return self.solver.keeps_plans
 
     def sweep_kept(self, d: DeviceDistances) -> float:
-        return self.sweep_frozen(d)  # a chain has nothing to choose but plans
+        return self._sweep_again(d, lambda group, a0, a1, out: self.solver.fill_kept(group, a0, a1, out, None))
 
     def sweep_frozen(self, d: DeviceDistances) -> float:
+        return self.sweep_kept(d)  # what decides a distance is not noted: it stays free, and is found in passing
+
+    def _sweep_again(self, d: DeviceDistances, fill: Fill) -> float:
+        """Replace d by F(d) with what `fill` gives in place of transports; returns the largest change."""
         d.changed()
         with self.guard():
             self.solver.tally.clear()
-            self._enqueue_sweep(d.array, -1.0, np.inf, self.solver.fill_kept)
+            self._enqueue_sweep(d.array, -1.0, np.inf, fill)
             seen = self.solver.tally.read()
         return max(seen.last_rise, seen.last_fall)
 
-    def overshoot(self, d: DeviceDistances, factor: float) -> None:
-        kernels.overshoot(d.array, self.solver.cost, factor)
-        d.changed()
+    def mean_change(self, d: DeviceDistances) -> float:
+        return mean_difference(d.array, self.solver.cost)
 
-    def follow_paths(self, d: DeviceDistances) -> bool:
-        del d
-        return False
+    @property
+    def path_share(self) -> float:
+        return 0.0
+
+    def find_paths(self) -> None:
+        raise NotImplementedError("paths are followed on the host only.")
+
+    def follow_paths(self, d: DeviceDistances) -> None:
+        raise NotImplementedError("paths are followed on the host only.")
 
     def start(self, d: DeviceDistances, count: int, stop: float) -> _Ahead:
         return _Ahead(self, d, count, stop)
@@ -149,19 +160,13 @@ class CudaSweeper(Sweeper):
         """What a graph of a sweep is bound to."""
         return (self._home, self._room, self._rewards, *self.solver.in_use())
 
-    def _enqueue_sweep(self, d: Array, stop: float, accuracy: float, kept: FillKept | None = None) -> None:
-        """Start all that a sweep does; `kept` fills with kept plans instead."""
+    def _enqueue_sweep(self, d: Array, stop: float, accuracy: float, fill: Fill | None = None) -> None:
+        """Start all that a sweep does; `fill` gives other plans than the best."""
         solver, c = self.solver, self.comparison
         tally, first = solver.tally, solver.first
         solver.prepare(d, accuracy)
         weights = Weights(c.c_R, c.c_T * solver.unit)
-
-        def fill(group: int, a0: int, a1: int, out: Array) -> None:
-            if kept is None:
-                solver.fill(group, a0, a1, out, tally)
-            else:
-                kept(group, a0, a1, out, None)
-
+        fill = fill or (lambda group, a0, a1, out: solver.fill(group, a0, a1, out, tally))
         try:
             for unit in self._units():
                 if c.plain:

@@ -16,11 +16,11 @@ from .combine import (
     inner_product,
     kept_layout,
     largest_gap,
-    move_on,
     power,
     raise_and_note,
     raise_to,
     respond,
+    shift_positive,
     start_rows,
     take_choices,
     take_wanted,
@@ -30,7 +30,7 @@ from .combine import (
     write_rows,
 )
 from .dense import dense_independent_block, dense_rows, dense_sinkhorn_block
-from .paths import follow_paths, one_step
+from .paths import one_step, order_paths, walk
 from .reach import kept_equations, meeting_pairs, number_pairs, relax, rises, slots_of_rows, spread_pairs
 from .refine import refine
 from .simplex import exact_block, kept_block, row_defects
@@ -52,7 +52,6 @@ __all__ = [
     "epsilon_classes",
     "exact_block",
     "extents",
-    "follow_paths",
     "gibbs",
     "hausdorff",
     "independent_block",
@@ -62,9 +61,9 @@ __all__ = [
     "kept_layout",
     "largest_gap",
     "meeting_pairs",
-    "move_on",
     "number_pairs",
     "one_step",
+    "order_paths",
     "power",
     "raise_and_note",
     "raise_to",
@@ -73,6 +72,7 @@ __all__ = [
     "respond",
     "rises",
     "row_defects",
+    "shift_positive",
     "sinkhorn_block",
     "slots_of_rows",
     "spread_pairs",
@@ -80,6 +80,7 @@ __all__ = [
     "take_choices",
     "take_wanted",
     "value_gap",
+    "walk",
     "wanted_of_choices",
     "wanted_of_group",
     "wanted_of_partners",

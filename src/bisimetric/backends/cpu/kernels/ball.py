@@ -7,7 +7,7 @@ import numpy as np
 
 from .arguments import Pair
 from .jit import kernel
-from .pairs import corners, gather, product_cost, root_and_error, two_by_two, widest_support
+from .pairs import corners, gather, largest_of, product_cost, root_and_error, two_by_two, widest_support
 from .scaling import LOG_X, LOG_Y, PLAN, solve_log, workspace
 from .sinkhorn import dual_value, entropy_term, exact_cost, log_pair, relative_entropy, value_rounding
 
@@ -285,7 +285,7 @@ def bounds_block(rows, block, ground, potentials, memory, halt, lower, upper):
                 if b == a:
                     continue
                 gather(cost, indices, lo, n, to, m, part)
-                biggest = np.max(part[: n * m])
+                biggest = largest_of(part, n * m)
                 slack = 4.0 * _EPS * (n + m) * biggest
                 low = high = 0.0
                 if biggest > 0.0:

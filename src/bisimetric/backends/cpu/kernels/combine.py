@@ -5,6 +5,7 @@ import math
 import numpy as np
 
 from .jit import kernel
+from .pairs import widest_range
 
 _TILE = 32
 APART, UNKNOWN = -1, -2  # notes of pairs of states: kept apart by their labels; not seen yet
@@ -56,7 +57,7 @@ def hausdorff(transports, sides, rewards, s0, begin, weights, acc, partners):
     """
     pointers, columns, corner = sides
     c_R, c_T = weights
-    top, widest = pointers[s0], np.max(np.diff(columns))
+    top, widest = pointers[s0], widest_range(columns)
     best, at = np.empty(widest), np.empty(widest, np.int64)  # of each choice of t, over the choices of s
     for s in range(s0, s0 + acc.shape[0]):
         for t in range(max(s + begin, 0), acc.shape[1]):
@@ -110,7 +111,7 @@ def respond(transports, sides, rewards, s0, begin, weights, acc, note):
     pointers, columns, corner = sides
     partners, noted = note
     c_R, c_T = weights
-    top, widest = pointers[s0], np.max(np.diff(columns))
+    top, widest = pointers[s0], widest_range(columns)
     for s in range(s0, s0 + acc.shape[0]):
         for t in range(max(s + begin, 0), acc.shape[1]):
             n = pointers[s + 1] - pointers[s]
@@ -144,7 +145,7 @@ def wanted_of_group(block, states, s0, group, noted, wanted):
 def wanted_of_choices(sides, s0, begin, noted, wanted):
     """The same for pairs of choices under Hausdorff matching."""
     pointers, columns, corner = sides
-    top, widest = pointers[s0], np.max(np.diff(columns))
+    top, widest = pointers[s0], widest_range(columns)
     for s in range(s0, s0 + noted.shape[0]):
         for t in range(max(s + begin, 0), noted.shape[1]):
             x, y = pointers[s] + noted[s - s0, t] // widest, columns[t] + noted[s - s0, t] % widest
@@ -171,7 +172,7 @@ def take_choices(transports, sides, rewards, s0, begin, weights, noted, acc):
     """acc = c_R |Δr| + c_T W for the pair of choices that is noted for each pair of states."""
     pointers, columns, corner = sides
     c_R, c_T = weights
-    top, widest = pointers[s0], np.max(np.diff(columns))
+    top, widest = pointers[s0], widest_range(columns)
     for s in range(s0, s0 + acc.shape[0]):
         for t in range(max(s + begin, 0), acc.shape[1]):
             x, y = pointers[s] + noted[s - s0, t] // widest, columns[t] + noted[s - s0, t] % widest
@@ -325,7 +326,8 @@ def largest_gap(x, y):
 
 
 @kernel
-def move_on(x, before, factor):
-    """x += factor·(x − before), and 0 where that is negative."""
+def shift_positive(x, by):
+    """x += by where it is positive, and 0 where that is negative."""
     for i in range(len(x)):
-        x[i] = max(x[i] + factor * (x[i] - before[i]), 0.0)
+        if x[i] > 0.0:
+            x[i] = max(x[i] + by, 0.0)

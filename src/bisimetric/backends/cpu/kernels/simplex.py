@@ -27,6 +27,7 @@ from .pairs import (
     PRICING,
     corners,
     crosses,
+    largest_of,
     product_cost,
     root_and_error,
     two_by_two,
@@ -367,7 +368,7 @@ def exact_block(rows, defects, block, ground, memory, halt, out, errors):
                 # A root magnifies errors near 0, so they must scale with the pair's costs.
                 pricing = tol
                 if inv_p != 1.0:
-                    pricing = PRICING * np.max(part[: n * m])
+                    pricing = PRICING * largest_of(part, n * m)
                 value, more = solve(n, m, part, real, link, store, start, pricing)
                 pivots += more
                 if inv_p == 1.0:

@@ -17,7 +17,7 @@ import numpy as np
 from . import simplex
 from .arguments import Pair, Stop
 from .jit import inlined, kernel
-from .pairs import corners, gather, product_cost, root_and_error, widest_support
+from .pairs import corners, gather, largest_of, product_cost, root_and_error, widest_support
 from .scaling import (
     LARGEST_ERROR,
     LOG_X,
@@ -216,7 +216,7 @@ def _pair_in_logs(pair, inv_p, scalings, limits, work, kept, start):
     """(entry, its error, iterations) of a pair whose kernel would underflow."""
     part, pa, pb = pair
     n, m, reg, as_value = len(pa), len(pb), scalings.reg, scalings.as_value
-    biggest = np.max(part[: n * m])
+    biggest = largest_of(part, n * m)
     rounding = value_rounding(n, m, reg, biggest, limits.eps) if as_value else 0.0
     iterations = 0
     if as_value and biggest * biggest <= 8.0 * reg * rounding:

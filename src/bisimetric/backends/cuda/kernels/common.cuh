@@ -173,6 +173,20 @@ DEVICE inline void raise(u64* field, double x) {
   if (x > 0.0 && bits > *field) atomicMax(field, bits);
 }
 
+// The same with the largest number of a whole block, whose threads all come here: writes of many warps to one place wait
+// for each other.
+DEVICE inline void raise_by_block(u64* field, double x) {
+  x = largest<LANES>(x);
+#ifdef __CUDACC__
+  __shared__ double of_warp[32];
+  if (lane_of(LANES) == 0) of_warp[threadIdx.x / LANES] = x;
+  __syncthreads();
+  if (threadIdx.x < LANES) x = largest<LANES>(threadIdx.x < blockDim.x / LANES ? of_warp[threadIdx.x] : 0.0);
+  __syncthreads();
+#endif
+  if (threadIdx.x == 0 || LANES == 1) raise(field, x);
+}
+
 DEVICE inline void count_iterations(Tally* tally, u64 iterations) {
   if (iterations) atomicAdd(&tally->counts[(blockIdx.x + 7 * blockIdx.y) & 31], iterations);
 }

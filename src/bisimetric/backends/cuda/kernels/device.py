@@ -138,10 +138,10 @@ def over(count: int) -> tuple[int, int]:
     return max(1, min(-(-count // threads), 16 * processors())), threads
 
 
-def over_rows(rows: int, width: int) -> tuple[tuple[int, int], int]:
-    """(blocks, threads) for a loop over the entries of each row."""
+def over_rows(rows: int, width: int, each: int = 1) -> tuple[tuple[int, int], int]:
+    """(blocks, threads) for a loop over the entries of each row, at least `each` of them a thread."""
     threads = 8 * lanes()
-    return (max(1, min(-(-width // threads), -(-64 * processors() // rows))), rows), threads
+    return (max(1, min(-(-width // (threads * each)), -(-64 * processors() // rows))), rows), threads
 
 
 def stream() -> AbstractContextManager[Any]:

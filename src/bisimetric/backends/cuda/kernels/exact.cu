@@ -372,14 +372,14 @@ DEVICE void small_exact(Tally* tally, const u32* slots, const typename MassOf<re
   }
   int more = cold;
   double reduced = 0.0;
-  for (int steps = keep == FROZEN ? 200 * N : 0; steps < 200 * N; ++steps) {  // far above what is seen; the answer is feasible anyway
+  for (int steps = 0; steps < 200 * N; ++steps) {  // far above what is seen; the answer is feasible anyway
     const int entering = t.best_cell(tol, reduced);
     const bool wanted = inside && entering < N * N;
     if (!any_lane(wanted)) break;
     t.pivot(wanted, entering, reduced);
     more += wanted;
   }
-  if (inv_p != 1.0 && keep != FROZEN) t.best_cell(0.0, reduced);  // what is left of the pricing's tolerance
+  if (inv_p != 1.0) t.best_cell(0.0, reduced);  // what is left of the pricing's tolerance
   const double value = t.value();
   if (!inside || !leads) return;
   if (more && keep) *store = t.packed();
@@ -414,3 +414,66 @@ DEVICE void small_exact(Tally* tally, const u32* slots, const typename MassOf<re
   }
 SMALL_EXACT(4, PARTS(2), 8)
 SMALL_EXACT(8, PARTS(EXACT_PARTS), BY_SIZE(6, 7))  // as many blocks on a multiprocessor as shared memory holds
+
+// What the kept plans of supports of at most N states cost now, one lane a pair. Flows of the true masses go from the
+// leaves of the tree to its root, in integers; only the cells of the tree are read. A pair without a tree has the
+// product plan. There is nothing to improve, and so no need of potentials, or of other lanes.
+template <int N>
+DEVICE double kept_cost(const Code<N>& code, const MassOf<real>::type* slot_mass, const u32* slots, int n, int m,
+                        i64 n_members, i64 a, i64 b, const real* strip) {
+  typedef MassOf<real>::type Mass;
+  const int threads = blockDim.x;
+  Mass* flow = (Mass*)pool + threadIdx.x;                           // of nodes [2N, threads], columns below 0
+  u32* place = (u32*)((Mass*)pool + 2 * N * threads) + threadIdx.x;  // of columns in the strip [N, threads]
+  const double unit = 1.0 / (double)((i64)1 << MassOf<real>::bits);
+#pragma unroll
+  for (int k = 0; k < N; ++k) {  // what fills up a side has no mass
+    flow[k * threads] = slot_mass[k * n_members + a];
+    flow[(N + k) * threads] = -slot_mass[k * n_members + b];
+    place[k * threads] = slots[k * n_members + b] * N;
+  }
+  double total = 0.0;
+  if (!code.filled()) {
+    for (int i = 0; i < n; ++i)
+      for (int j = 0; j < m; ++j)
+        total -= ((double)flow[i * threads] * unit) * (double)flow[(N + j) * threads] * (double)strip[place[j * threads] + i];
+    return total * unit;
+  }
+  const int arcs = n + m - 1;
+  u32 known = 1u << code.cell(0) / N, down = 0;  // nodes of the tree so far; arcs that joined a column
+#pragma unroll
+  for (int k = 0; k < 2 * N - 1; ++k) {
+    if (k >= arcs) break;
+    const int i = code.cell(k) / N, j = code.cell(k) % N;
+    const bool joins_column = known >> i & 1;
+    down |= (u32)joins_column << k;
+    known |= 1u << (joins_column ? N + j : i);
+  }
+#pragma unroll
+  for (int k = 2 * N - 2; k >= 0; --k) {
+    if (k >= arcs) continue;
+    const int i = code.cell(k) / N, j = code.cell(k) % N;
+    const bool joins_column = down >> k & 1;
+    const Mass beyond = flow[(joins_column ? N + j : i) * threads], through = joins_column ? -beyond : beyond;
+    flow[(joins_column ? i : N + j) * threads] += beyond;
+    if (through > 0) total += (double)through * (double)strip[place[j * threads] + i];
+  }
+  return total * unit;
+}
+
+#define KEPT_SMALL(N)                                                                                                 \
+  extern "C" __global__ void __launch_bounds__(4 * LANES)                                                             \
+  kept_small_##N(const Tally* tally, const u32* slots, const MassOf<real>::type* slot_mass, const int* sizes,         \
+                 i64 n_members, i64 a0, i64 first, i64 n_states, const real* strips, double inv_p,                    \
+                 const Code<N>* kept, real* out) {                                                                    \
+    EACH_THREAD(                                                                                                      \
+      const i64 row = blockIdx.y, a = a0 + row, b = (i64)blockIdx.x * blockDim.x + threadIdx.x;                       \
+      if (tally->done || b >= n_members || b < a + first) return;                                                     \
+      const Code<N> code = kept[a * (n_members - first) - a * (a - 1) / 2 + b - a - first];                           \
+      const double value = kept_cost<N>(code, slot_mass, slots, sizes[a], sizes[b], n_members, a, b,                  \
+                                        strips + row * n_states * N);                                                 \
+      out[row * n_members + b] = (real)root(value, inv_p);                                                            \
+    );                                                                                                                \
+  }
+KEPT_SMALL(4)
+KEPT_SMALL(8)

@@ -36,9 +36,8 @@ DEVICE void write_row(Tally* tally, i64 s0, i64 n, i64 first, real* d, New next)
     fall = fmax(fall, -change);
     d[s * n + t] = x;
   }
-  rise = largest<LANES>(rise);
-  fall = largest<LANES>(fall);
-  if (lane_of(LANES) == 0) { raise(&tally->rise, rise); raise(&tally->fall, fall); }
+  raise_by_block(&tally->rise, rise);
+  raise_by_block(&tally->fall, fall);
 }
 
 // d = the distances of rows s0 … of a chain from their transports [rows, S], to the right of the diagonal.
@@ -127,11 +126,11 @@ extern "C" __global__ void write_rows(Tally* tally, const real* acc, i64 s0, i64
   );
 }
 
-// d += factor · (d − before).
-extern "C" __global__ void overshoot(i64 count, double factor, const real* before, real* d) {
+// d += by where it is positive, and 0 where that is negative.
+extern "C" __global__ void shift_positive(i64 count, double by, real* d) {
   EACH_THREAD(
     for (i64 k = global_thread(); k < count; k += all_threads())
-      d[k] = (real)fmax((double)d[k] + factor * ((double)d[k] - (double)before[k]), 0.0);
+      if (d[k] > 0) d[k] = (real)fmax((double)d[k] + by, 0.0);
   );
 }
 

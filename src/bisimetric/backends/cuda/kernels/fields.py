@@ -13,6 +13,7 @@ from ...protocol import Array
 from .arguments import Choices, Members, PairBlock, Weights
 from .device import HostRoom, cupy, launch, over, over_rows
 
+_EACH = 8  # entries that a thread writes, so that fewer of them report what changed
 _PLACES = 32  # where iterations are counted
 _COUNTS = ("iterations", "left", "done", "sweeps", "slow", "next")
 
@@ -90,7 +91,7 @@ def write_chain(
 ) -> None:
     """d = c_R |Δr| + c_T W for rows s0 … of a chain, to the right of the diagonal; see `mirror`."""
     rows, n = transports.shape
-    launch("fields.cu", "write_chain", d.dtype, *over_rows(rows, n), (
+    launch("fields.cu", "write_chain", d.dtype, *over_rows(rows, n, _EACH), (
         tally.array, transports, np.int64(s0), np.int64(n), np.int64(first), rewards, np.float64(weights.c_R),
         np.float64(weights.c_T), d,
     ))  # fmt: skip
@@ -140,7 +141,7 @@ def hausdorff(
 def write_rows(tally: Tally, acc: Array, s0: int, first: int, d: Array) -> None:
     """Put acc into d[s, t], t ≥ s + first, and 0 before that; rise and fall go into the tally. See `mirror`."""
     rows, n = acc.shape
-    launch("fields.cu", "write_rows", d.dtype, *over_rows(rows, n),
+    launch("fields.cu", "write_rows", d.dtype, *over_rows(rows, n, _EACH),
            (tally.array, acc, np.int64(s0), np.int64(n), np.int64(first), d))  # fmt: skip
 
 
@@ -158,9 +159,9 @@ def forget(kept: Array, n_members: int, first: int, same: Array, cold: int) -> N
     ))  # fmt: skip
 
 
-def overshoot(d: Array, before: Array, factor: float) -> None:
-    """d += factor·(d − before), and 0 where that is negative."""
-    launch("fields.cu", "overshoot", d.dtype, *over(d.size), (np.int64(d.size), np.float64(factor), before, d))
+def shift_positive(d: Array, by: float) -> None:
+    """d += by where it is positive, and 0 where that is negative."""
+    launch("fields.cu", "shift_positive", d.dtype, *over(d.size), (np.int64(d.size), np.float64(by), d))
 
 
 def inner_products(x: Array, others: Sequence[Array]) -> NDArray[np.float64]:

@@ -16,8 +16,9 @@ from .fields import Tally
 
 _BITS = 48  # masses of the exact solver add up to 2 to this power
 _SMALL_BITS = {"float32": 25, "float64": 57}  # and those of the kernels for small supports: MassOf in exact.cu
+_FROZEN = 2  # FROZEN of common.cuh
 _WORK_SHARE = 0.25  # of the free memory, for work spaces of warps
-_STRIP_SHARE = 0.8  # of the second-level cache, for strips of costs
+_STRIP_SHARE = 3.2  # strips at once, in second-level caches: pairs go through them row by row, so that some are in use
 _SHARED_BYTES = 128 << 10
 _FAST_LIMIT = 300  # iterations before a pair is left to the kernel that knows Newton steps
 SMALL = (4, 8)  # widths of the kernels with a few lanes a pair
@@ -197,7 +198,7 @@ class Rows:
         return self.small_width(group) or self.warp_widths[group] * (2 if self.wants_gibbs() else 1)
 
     def rows_at_once(self, widths: Iterable[int]) -> int:
-        """Rows whose strips of costs stay in the second-level cache, for strips of these widths."""
+        """Rows whose strips of costs are made at once, for strips of these widths."""
         width = max(widths)
         rows = int(_STRIP_SHARE * cache_bytes()) // (self.n_states * width * self.dtype.itemsize) if width else 1 << 20
         return max(1, rows - rows % 8 if rows > 8 else rows)
@@ -254,7 +255,7 @@ def exact_block(
     """
     group, a0, a1, first = block
     widest, n_members = rows.widest[group], len(rows.groups[group])
-    keep, width = np.int64(0 if not len(kept) else 2 if frozen else 1), rows.exact_width(group)
+    keep, width = np.int64(0 if not len(kept) else _FROZEN if frozen else 1), rows.exact_width(group)
     if width:
         (strips,) = rows.strips(tally, block, width, ground.cost)
         slots, mass = (rows.slots(kind, group, width) for kind in ("successors", "masses"))
@@ -262,7 +263,13 @@ def exact_block(
         at_once = 4 * lanes() // parts("exact", width, rows.dtype)  # pairs of a block
         grid, shared = (-(-n_members // at_once), a1 - a0), at_once * pair_bytes(width, rows.dtype.itemsize)
         settings = (np.float64(ground.inv_p), np.float64(share), keep, kept, out)
-        if width in SMALL:
+        if width in SMALL and keep == _FROZEN:
+            threads = 4 * lanes()
+            launch("exact.cu", f"kept_small_{width}", rows.dtype, (-(-n_members // threads), a1 - a0), threads, (
+                tally.array, slots, mass, sizes, np.int64(n_members), np.int64(a0), np.int64(first),
+                np.int64(rows.n_states), strips, np.float64(ground.inv_p), kept, out,
+            ), threads * width * (2 * rows.dtype.itemsize + 4))  # fmt: skip
+        elif width in SMALL:
             launch("exact.cu", f"exact_small_{width}", rows.dtype, grid, 4 * lanes(), (
                 tally.array, slots, mass, sizes, np.int64(n_members), np.int64(a0), np.int64(first),
                 np.int64(rows.n_states), strips, *settings,
