@@ -16,6 +16,8 @@ class Status(Enum):
     SETTLED = "nothing changes any more"
     STALLED = "nothing changes any more, short of the target"
     STEPS = "all steps done"
+    DATA = "the data do not allow the target"
+    BUDGET = "the budget is spent"
     INTERRUPTED = "interrupted"
 
     @property
@@ -41,6 +43,11 @@ _ADVICE = {
         "the classes are too coarse for the target: use a smaller ε, or more sweeps a step where ε is 0",
         "the classes are too coarse for the target: use a smaller --eps, or more --sweeps where that is 0",
     ),
+    Status.DATA: (
+        "gather more transitions, say more of them (successors, exact_rewards), or use a larger delta",
+        "gather more transitions, say more of them (--successors, --exact-rewards), or use a larger --delta",
+    ),
     Status.STEPS: ("give more steps to go on", "give more --steps to go on"),
+    Status.BUDGET: ("give a larger budget, and ask again: what is known is kept", "give a larger budget"),
     Status.INTERRUPTED: ("go on with start=solution; a run folder can be resumed", "go on with --resume"),
 }

@@ -6,7 +6,7 @@ import hashlib
 import math
 import sys
 import time
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,12 +14,15 @@ from cyclopts import Parameter
 
 from ..policy import PolicySettings
 from . import interrupts
+from .data import NO_DATA, DataOptions, is_data, load_data, refuse_data_options
 from .inputs import Json, load_policy
-from .models import NO_OPTIONS, Loaded, ModelOptions, load
+from .models import NO_OPTIONS, Loaded, ModelOptions, given_options, load
 from .options import PolicyOptions, settings_from
 from .words import BadInputError, print_json, print_table, say
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from _typeshed import DataclassInstance
     from rich.live import Live
 
@@ -49,23 +52,30 @@ _NEW = RunOptions()
 
 
 @dataclass(frozen=True)
-class _Asked:
+class Asked:
     """All that a run depends on, as it is kept in its folder."""
 
     model: str
     policy: str
     reading: ModelOptions
     options: Any  # PolicyOptions
+    data: DataOptions
 
     def describe(self) -> Facts:
         """Plain types; options that were not given are left out."""
-        return {"model": self.model, "policy": self.policy, **_given(self.reading), **_given(self.options)}
+        return {
+            "model": self.model,
+            "policy": self.policy,
+            **given_options(self.reading),
+            **given_options(self.options),
+            **given_options(self.data),
+        }
 
     @classmethod
-    def of(cls, plain: Facts, folder: Path) -> _Asked:
+    def of(cls, plain: Facts, folder: Path) -> Asked:
         """What was asked, from its description; raises unless every entry has its type."""
         kinds = {"model": "str", "policy": "str", "policy_hash": "str"}
-        kinds |= {f.name: str(f.type) for part in (ModelOptions, PolicyOptions) for f in fields(part)}
+        kinds |= {f.name: str(f.type) for part in (ModelOptions, PolicyOptions, DataOptions) for f in fields(part)}
         for name, value in plain.items():
             if name not in kinds or not _fits(value, kinds[name]):
                 raise BadInputError(f"{folder / 'settings.json'}: damaged; the entry {name!r} cannot be used.")
@@ -77,13 +87,16 @@ class _Asked:
             return {f.name: values[f.name] for f in fields(part) if f.name in values}
 
         reading, options = ModelOptions(**of_part(ModelOptions)), PolicyOptions(**of_part(PolicyOptions))
-        return cls(str(plain["model"]), str(plain["policy"]), reading, options)
+        return cls(str(plain["model"]), str(plain["policy"]), reading, options, DataOptions(**of_part(DataOptions)))
 
-
-def _given(options: DataclassInstance) -> Facts:
-    """Options that were given, as JSON has them."""
-    given = {name: value for name, value in asdict(options).items() if value != getattr(type(options)(), name)}
-    return {name: list(value) if isinstance(value, tuple) else value for name, value in given.items()}
+    def load(self, quiet: bool) -> tuple[Loaded, Callable[[PolicyRun], PolicyRun] | None]:
+        """(the model; for data, what makes a certificate for the true one of a run on the estimated one)."""
+        if not is_data(self.model):
+            refuse_data_options(self.model, self.data)
+            return load(self.model, self.reading), None
+        loaded, counts, evidence = load_data(self.model, self.reading, self.data, quiet)
+        target = settings_from(PolicySettings, self.options).target
+        return loaded, lambda run: evidence.certified(counts, loaded.mdp, run, target)
 
 
 def _fits(value: object, kind: str) -> bool:
@@ -99,25 +112,32 @@ def _fits(value: object, kind: str) -> bool:
 
 def solve(
     model: Annotated[
-        str | None, Parameter(help="A model file, problem:NAME?… or gym:ENV (default: the paper's first MDP).")
+        str | None,
+        Parameter(
+            help="A model file, problem:NAME?…, gym:ENV, or transitions: a .csv file with columns s, a, r, s_next "
+            "(one with a column probability is a model), .parquet or counts (default: the paper's first MDP)."
+        ),
     ] = None,
     *,
     reading: ModelOptions = NO_OPTIONS,
     options: PolicyOptions = _NOTHING,
+    data: DataOptions = NO_DATA,
     place: RunOptions = _NEW,
     policy: Annotated[str | None, Parameter(help="First policy: uniform (default) or a file.")] = None,
     json: Json = False,
 ) -> int:
     """Find a policy by approximate policy iteration on aggregated states.
 
-    Everything goes into a run folder, which can be resumed after any kind of stop.
+    Everything goes into a run folder, which can be resumed after any kind of stop. From transitions, the estimated
+    model is solved, and the bound is one on the loss in the true one, with probability 1 − δ.
     """
     from ..policy import folder as runs
+    from ..policy.data import loop_settings
 
     out, resume, checkpoint_every = place.out, place.resume, place.checkpoint_every
     if not checkpoint_every >= 0.0:
         raise BadInputError(f"--checkpoint-every must be a number of seconds, at least 0; got {checkpoint_every}.")
-    asked = _Asked(model or _DEFAULT_MODEL, policy or "uniform", reading, options)
+    asked = Asked(model or _DEFAULT_MODEL, policy or "uniform", reading, options, data)
     stored: Facts = {}
     if resume is not None:
         if out is not None:
@@ -127,7 +147,7 @@ def solve(
     else:
         folder = out or _free_folder()
     settings: PolicySettings = settings_from(PolicySettings, asked.options)
-    loaded = load(asked.model, asked.reading)
+    loaded, finish = asked.load(json)
     mdp = loaded.mdp
     start = load_policy(asked.policy, mdp)
     if asked.options.k is not None and asked.options.k > mdp.n_states:
@@ -146,12 +166,13 @@ def solve(
     with _Display(settings, f"{mdp!r}; run folder {folder}", quiet=json) as display:
         result = runs.run(
             mdp,
-            settings,
+            settings if finish is None else loop_settings(settings),
             folder,
             policy=start,
             description=description,
             checkpoint_every=checkpoint_every,
             observers=(display,),
+            finish=finish,
         )
     return _report(loaded, settings, result, folder, place.pictures, json)
 
@@ -167,15 +188,15 @@ def _check_run(loaded: Loaded, settings: PolicySettings, start: Floats) -> None:
     LoopState.first(reduction.model, settings, first)
 
 
-def _resumed(folder: Path, model: str | None, policy: str | None, given: _Asked) -> tuple[Facts, _Asked]:
+def _resumed(folder: Path, model: str | None, policy: str | None, given: Asked) -> tuple[Facts, Asked]:
     """(the settings of a run folder, what they ask with --steps as given now); all else must agree."""
     from dataclasses import replace
 
     from ..policy import folder as runs
 
     stored = runs.read_settings(folder)
-    asked = _Asked.of(stored, folder)
-    now = {**_given(given.reading), **_given(given.options)}
+    asked = Asked.of(stored, folder)
+    now = {**given_options(given.reading), **given_options(given.options), **given_options(given.data)}
     now |= ({} if model is None else {"model": model}) | ({} if policy is None else {"policy": policy})
     steps = now.pop("steps", None)
     differ = runs.differences(stored, now)
@@ -262,6 +283,7 @@ def _report(
         "aggregation": repr(rule),
         "folder": str(folder),
         "pictures": drawn,
+        "delta": None if result.data is None else result.data.delta,
     }
     if as_json:
         print_json(facts)
@@ -289,9 +311,17 @@ def _print_result(
         "classes found": f"{result.partition.n_classes}{known}{eps}",
     }
     if result.error is not None:
-        rows["error to the optimum"] = f"{result.error:.4g}"
+        where = "" if result.data is None else ", in the estimate"
+        rows[f"error to the optimum{where}"] = f"{result.error:.4g}"
     scale = mdp.reward_span / (1.0 - mdp.gamma)
-    rows["certified bound on it"] = f"{result.certificate.error:.4g} (values range over {scale:.4g})"
+    if result.data is None:
+        rows["certified bound on it"] = f"{result.certificate.error:.4g} (values range over {scale:.4g})"
+    else:
+        sure = f"with probability {1.0 - result.data.delta:g}"
+        rows["loss in the true model"] = (
+            f"at most {result.certificate.error:.4g}, {sure} (values range over {scale:.4g})"
+        )
+        rows["resting on"] = result.certificate.source
     met = _meets_target(settings, result)
     if settings.target is not None:
         rows["target"] = f"{settings.target:.4g}, {'met' if met else 'missed'}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,8 @@ def from_gymnasium(env: object, gamma: float, **options: Any) -> MDP:
     """An MDP from an environment or its name.
 
     The table P[s][a] lists (probability, next state, reward, terminated). Repeated successors are added up. Ends of
-    episodes lead to an absorbing state without rewards, which is the last one and is named "end".
+    episodes lead to an absorbing state without rewards, which is the last one and is named "end". States of a board are
+    named by row and column.
 
     Args:
         env: a name such as "FrozenLake-v1", or an environment.
@@ -36,10 +37,25 @@ def from_gymnasium(env: object, gamma: float, **options: Any) -> MDP:
     table = getattr(getattr(env, "unwrapped", env), "P", None)
     if not isinstance(table, dict) or not table:
         raise ModelError("the environment has no transition table P, which only small, tabular environments have.")
-    return _from_table(table, gamma)
+    return _from_table(table, gamma, _names(getattr(env, "unwrapped", env), len(table)))
 
 
-def _from_table(table: Mapping[int, Mapping[int, Iterable[_Branch]]], gamma: float) -> MDP:
+def _names(env: Any, n_states: int) -> list[str]:
+    """Names of the states: row and column where the environment has a board, what Taxi decodes, or numbers."""
+    parts = ("row", "column", "passenger", "destination")
+    if hasattr(env, "decode") and n_states == 500:  # Taxi
+        rows = [tuple(int(x) for x in env.decode(s)) for s in range(n_states)]
+        if all(len(row) == len(parts) for row in rows):
+            return [" & ".join(f"{name}={x}" for name, x in zip(parts, row, strict=True)) for row in rows]
+    shape = np.shape(getattr(env, "desc", ())) or getattr(env, "shape", ())
+    if len(shape) == 2 and shape[0] * shape[1] == n_states:
+        return [f"row={s // shape[1]} & column={s % shape[1]}" for s in range(n_states)]
+    return [str(s) for s in range(n_states)]
+
+
+def _from_table(
+    table: Mapping[int, Mapping[int, Iterable[_Branch]]], gamma: float, names: Sequence[str] | None = None
+) -> MDP:
     from scipy.sparse import csr_array
 
     states = sorted(table)
@@ -65,7 +81,7 @@ def _from_table(table: Mapping[int, Mapping[int, Iterable[_Branch]]], gamma: flo
             rewards.append(total)
             labels.append(str(a))
         pointers.append(len(rewards))
-    names = [str(s) for s in states]
+    names = [str(s) for s in states] if names is None else list(names)
     if ends:
         for a in sorted(table[0]):
             data.append(1.0)

@@ -144,6 +144,7 @@ def run(
     description: Mapping[str, object] | None = None,
     checkpoint_every: float = 15.0,
     observers: tuple[Callable[[Step], None], ...] = (),
+    finish: Callable[[PolicyRun], PolicyRun] | None = None,
 ) -> PolicyRun:
     """Go on with the run in a folder from its checkpoint, or from the start, to its end.
 
@@ -154,6 +155,7 @@ def run(
         folder: made by `begin`. description: settings to write anew, where they differ.
         checkpoint_every: seconds between checkpoints (0: after every step).
         observers: called with each new step.
+        finish: what becomes of the result before it is written, such as a certificate from data.
     """
     with locked(folder), _FolderJournal(folder, checkpoint_every) as journal:
         watch = tuple(observer for given in observers for observer in progress(given))
@@ -164,7 +166,7 @@ def run(
             journal.open(work.state.k)
         while not work.go_on():
             pass
-        result = work.result()
+        result = work.result() if finish is None else finish(work.result())
         with _writing(folder):
             _write_result(folder, mdp, result)
         return result
@@ -303,6 +305,7 @@ def _write_result(folder: Path, mdp: MDP, result: PolicyRun) -> None:
             "class_of": result.partition.class_of,
             "medoids": result.partition.medoids,
             **({} if result.optimal_value is None else {"optimal_value": result.optimal_value}),
+            **({} if result.data is None else {f"data_{k}": x for k, x in result.data.arrays().items()}),
         },
     )
     _write_policy_table(folder / "policy.csv", mdp, result)

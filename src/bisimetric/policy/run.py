@@ -7,6 +7,7 @@ import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,8 +15,14 @@ from ..aggregation import Partition
 from ..archives import read_arrays, save_arrays
 from ..certificates import Certificate
 from ..damage import DamagedFileError, reading
+from ..estimate.policies import DataCertificate
+from ..frames import frame
 from ..kinds import Array, Floats, Ints
+from ..showing import table_html
 from ..status import Status
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 FORMAT, VERSION = "bisimetric-policy-run", 2
 
@@ -55,6 +62,8 @@ class PolicyRun:
         certificate: the best rigorous bound on ‖V* − V^π‖∞ and its source.
         theorems: the paper's bounds for this run, with the conditions that fail.
         optimal_value: V* [S], where wanted. status: how it ended; status.advice says what to do.
+        data: for a run on data, what is certain of the policy in the true MDP; the certificate is then that of it, and
+            all else is of the estimated model.
     """
 
     policy: Floats
@@ -69,6 +78,7 @@ class PolicyRun:
     theorems: tuple[Certificate, ...]
     status: Status
     optimal_value: Floats | None
+    data: DataCertificate | None = None
 
     @property
     def error(self) -> float | None:
@@ -78,6 +88,22 @@ class PolicyRun:
     def curve(self, name: str) -> Floats:
         """One quantity of the history, such as "error", as an array."""
         return np.array([getattr(step, name) for step in self.history], dtype=np.float64)
+
+    def to_frame(self) -> pd.DataFrame:
+        """The history as a data frame of pandas, one row per step."""
+        names = [field.name for field in dataclasses.fields(Step)]
+        columns = {name: [getattr(step, name) for step in self.history] for name in names if name != "k"}
+        return frame(columns, range(len(self.history)))
+
+    def _repr_html_(self) -> str:
+        facts = {
+            "states": f"{len(self.value)} in {self.partition.n_classes} classes",
+            "certified bound": self.certificate,
+            **({} if self.error is None else {"error": f"{self.error:.4g}"}),
+            "steps": len(self.history),
+            "status": self.status.value,
+        }
+        return table_html("Policy run", facts)
 
     def __repr__(self) -> str:
         return (
@@ -94,7 +120,9 @@ class PolicyRun:
             "history": [dataclasses.asdict(step) for step in self.history],
             "extents": [self.partition.radius, self.partition.diameter],
         }
-        best = {} if self.optimal_value is None else {"optimal_value": self.optimal_value}
+        best: dict[str, object] = {} if self.optimal_value is None else {"optimal_value": self.optimal_value}
+        if self.data is not None:
+            best |= {f"data_{name}": array for name, array in self.data.arrays().items()}
         save_arrays(
             Path(path),
             {
@@ -140,4 +168,11 @@ class PolicyRun:
                 theorems=tuple(certificates[1:]),
                 status=Status[about["status"]],
                 optimal_value=data.get("optimal_value"),
+                data=_data_of(data, certificates[0]),
             )
+
+
+def _data_of(arrays: dict[str, Array], certificate: Certificate) -> DataCertificate | None:
+    """What a file says of the true MDP, if anything."""
+    own = {name[5:]: array for name, array in arrays.items() if name.startswith("data_")}
+    return DataCertificate.of_arrays(own, certificate) if own else None

@@ -8,8 +8,11 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Literal, Self, TypedDict
 
+from numpy.typing import ArrayLike
+
 from ..aggregation import Aggregation, EpsilonCover
 from ..checks import check_number, check_type, check_whole
+from ..estimate.intervals import Design
 from ..metric import MetricSettings
 from ..model import MDP
 from ..schedules import Constant, StepSize
@@ -39,6 +42,18 @@ class PolicyChanges(TypedDict, total=False):
     remember: bool
     device: str
     dtype: str
+
+
+class DataChanges(PolicyChanges, total=False):
+    """These, and what is assumed of data (see `Evidence`)."""
+
+    gamma: float
+    delta: float
+    reward_range: tuple[float, float] | None
+    exact_rewards: bool
+    successors: ArrayLike | None
+    design: Design | None
+    unseen: str
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,50 +6,65 @@ A run ends at a step count, at a target bound, when nothing changes any more, or
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
-from typing import Protocol, Unpack
+from dataclasses import fields, replace
+from typing import Any, Protocol, Unpack
 
 from numpy.typing import ArrayLike
 
 from ..aggregation import EpsilonCover
 from ..checks import check_type, merged
+from ..estimate import Counts
 from ..kinds import Floats
 from ..model import MDP
 from ..reduction import Lumped, Reduction, lumped
 from ..status import Status
 from ..transport import Exact
 from ..values import best_values, policy_values
+from .data import Evidence, loop_settings
 from .loop import Begun, Given, LoopState, begin_step, certify, end_step
 from .record import likely_actions, theorem_bounds
 from .run import PolicyRun, Step
-from .settings import PolicyChanges, PolicySettings
+from .settings import DataChanges, PolicySettings
 
 Observer = Callable[[Step, LoopState], None]
 
 
 def solve_policy(
-    mdp: MDP,
+    mdp: MDP | Counts,
     settings: PolicySettings | None = None,
     *,
     policy: ArrayLike | None = None,
     on_progress: Callable[[Step], None] | None = None,
-    **changes: Unpack[PolicyChanges],
+    **changes: Unpack[DataChanges],
 ) -> PolicyRun:
     """Run approximate policy iteration on a bisimulation-based aggregation.
 
+    From counts of transitions, the estimated model is solved; the certificate of the result is for the true one, with
+    probability 1 − δ (`run.data` has all of it), and values, errors and steps are those of the estimated one.
+
     Args:
-        mdp: the model.
+        mdp: the model, or counts of transitions.
         settings: what to do; by default `PolicySettings()`.
         policy: the first one (probabilities per choice, or one action per state), uniform by default.
         on_progress: called with each `Step`; it only reads.
-        changes: settings by name that differ from `settings`, such as steps=100.
+        changes: settings by name that differ from `settings`, such as steps=100; for counts also gamma, delta,
+            reward_range and what else `Evidence` has.
 
     Returns:
         A `PolicyRun`. Ctrl-C ends the run with status INTERRUPTED and what was done.
     """
-    check_type("mdp", mdp, MDP, words="an MDP")
-    chosen = merged(PolicySettings, settings, changes)
-    return PolicyWork(mdp, chosen, policy, observers=progress(on_progress)).result()
+    check_type("mdp", mdp, MDP, Counts, words="an MDP")
+    given: dict[str, Any] = dict(changes)
+    assumed = {field.name: given.pop(field.name) for field in fields(Evidence) if field.name in given}
+    chosen = merged(PolicySettings, settings, given)
+    if isinstance(mdp, MDP):
+        if assumed:
+            raise TypeError(f"{next(iter(assumed))} is for counts of transitions; the model has its own.")
+        return PolicyWork(mdp, chosen, policy, observers=progress(on_progress)).result()
+    evidence = Evidence(**assumed)
+    model = evidence.model(mdp)
+    run = PolicyWork(model, loop_settings(chosen), policy, observers=progress(on_progress)).result()
+    return evidence.certified(mdp, model, run, chosen.target)
 
 
 def progress(on_progress: Callable[[Step], None] | None) -> tuple[Observer, ...]:
