@@ -1,0 +1,247 @@
+"""A small model that stands for a large one, with its radius and the loss of its policy certified.
+
+    bisimilar states are merged                                  exact
+    coordinates of states: distances from landmarks              one value iteration each
+    medoids far apart in these, their rows pushed onto classes   a proposal
+    D, its cross metric with the model                           the certificate
+    again, with D as coordinates                                 a better proposal
+
+How many states it takes. Let states s, t be drawn at random. Where every state is within ε of one of K states of some
+small model, two of them are nearest to the same one with probability at least 1/K (Cauchy and Schwarz), and then
+d(s, t) ≤ 2ε. So if among n independent pairs h may be within 2ε (their lower bounds do not exclude it), K is at least
+1/q, with q the upper confidence limit of Clopper and Pearson for h out of n. This is asked first. Where it does not
+decide, as bounds from a brief search may be too low for it, sizes are doubled only as long as the radius falls fast
+enough to reach ε in time; that it does not is a heuristic answer, and says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from .. import certificates
+from ..aggregation import Partition, label_table
+from ..certificates import Certificate
+from ..checks import InputError, check_number, check_type, check_whole
+from ..kinds import Floats, Ints
+from ..metric import Progress
+from ..metric.settings import Match
+from ..model import MDP, Chain
+from ..queries import Budget, Query
+from ..values import best_values, greedy, optimal_backup, policy_values
+from .cross import Cross, cross
+from .proposals import farthest_points, small_model
+
+_FIRST_SIZE, _MOST = 8, 512  # states of a small model that is looked for by its radius
+_PAIRS, _CONFIDENCE = 1200, 0.99  # that are drawn to see how many states are needed
+_BRIEF = Budget(pairs=40)  # for each of them
+_ROUNDS = 2  # proposals for a size
+_PROPOSALS, _PATIENCE = 3, 2.0  # sizes from which a rate is taken, and doublings beyond the last that are granted
+
+
+class NoCoverError(InputError):
+    """There is no small model of the wanted radius; the message says how many states it would have at least."""
+
+    def __init__(self, message: str, needed: int) -> None:
+        super().__init__(
+            message, python="Use a larger eps, or give size=.", command="Use a larger --eps, or give --size."
+        )
+        self.needed = needed
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Abstraction:
+    """A small model, and what is certain about it.
+
+    Attributes:
+        small: the small model [K states].
+        class_of: the nearest of its states for each state of the model [S].
+        partition: the same as classes, numbered by first appearance; its radius and diameter are certified.
+        cross: distances of (merged) states to the small model's states.
+        radii: how far each state is from the nearest state of the small model, at most [S].
+        policy: of the model, per choice: the small model's best policy, played by all states of a class; None where
+            there are no actions to play.
+        certificate: how far the values of `policy` are from the best, at most, after the fact.
+        notes: what one should know.
+    """
+
+    small: Chain | MDP
+    class_of: Ints = field(repr=False)
+    partition: Partition
+    cross: Cross = field(repr=False)
+    radii: Floats = field(repr=False)
+    policy: Floats | None = field(repr=False)
+    certificate: Certificate | None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def radius(self) -> float:
+        """The largest distance of a state from the nearest state of the small model, certified."""
+        return float(self.radii.max())
+
+    def __repr__(self) -> str:
+        loss = "" if self.certificate is None else f", loss of its policy at most {self.certificate.error:.4g}"
+        return (
+            f"Abstraction({len(self.radii)} states by {self.small.n_states}, radius {self.radius:.4g} (mean "
+            f"{float(self.radii.mean()):.4g}){loss})"
+        )
+
+
+def abstract(
+    model: Chain | MDP,
+    *,
+    eps: float | None = None,
+    size: int | None = None,
+    match: Match | None = None,
+    tol: float | None = None,
+    dtype: str = "float64",
+    most: int = _MOST,
+    on_progress: Callable[[Progress], None] | None = None,
+) -> Abstraction:
+    """Propose a small model for a large one, and certify it.
+
+    Args:
+        model: a `Chain`, or an `MDP` with match="labels" (match="hausdorff" gives no policy).
+        eps: wanted radius: the size is doubled until it is reached. size: or wanted number of states.
+        tol: error of the cross metric; 1e-3 of the largest distance, or a tenth of eps.
+        dtype: of its distances. most: largest size that is tried for an eps.
+        on_progress: called after each sweep of a cross metric; reads only.
+
+    Raises:
+        NoCoverError: where an eps needs more than `most` states.
+    """
+    check_type("model", model, Chain, MDP, words="a Chain or an MDP")
+    if (eps is None) is (size is None):
+        raise ValueError("give eps (the radius) or size (the number of states), one of them.")
+    if eps is not None and not 0.0 < check_number("eps", eps) < np.inf:
+        raise ValueError(f"eps must be positive and finite; got {eps}.")
+    if size is not None and check_whole("size", size) < 1:
+        raise ValueError(f"size must be at least 1; got {size}.")
+    query = Query(model, match=match)
+    reduced = query.reduced
+    within = tol if tol is not None else min(1e-3 * query.largest, 0.1 * (eps or np.inf))
+    work = _Work(query, reduced, within, dtype, on_progress)
+    if size is not None:
+        best = work.best_of(min(size, reduced.n_states))
+    else:
+        assert eps is not None
+        # A model that cannot be halved has no cover; one that merging has made small stands for itself.
+        merged = 2 * reduced.n_states <= model.n_states
+        best = _by_radius(work, eps, min(most, reduced.n_states if merged else max(reduced.n_states // 2, 1)))
+    return _assembled(model, query, best)
+
+
+def _by_radius(work: _Work, eps: float, most: int) -> Cross:
+    needed = states_needed(work.query, eps)
+    n = work.reduced.n_states
+    if needed > most:
+        raise NoCoverError(
+            f"no small model: a radius of {eps:g} needs at least {needed} states of {n} ({_CONFIDENCE:.0%} confidence, "
+            f"from {_PAIRS} pairs drawn at random), and at most {most} are tried.",
+            needed,
+        )
+    size, radii = min(max(_FIRST_SIZE, needed), most), []
+    while True:
+        best = work.best_of(size)
+        radii.append(float(best.radius.max()))
+        if radii[-1] <= eps:
+            return best
+        if size >= most or _hopeless(radii, eps, most / size):
+            raise NoCoverError(
+                f"no small model of radius {eps:g} was found with {size} states of {n}, where the radius is "
+                f"{radii[-1]:.4g}; at the rate at which it falls, {most} states are not enough (heuristic).",
+                size,
+            )
+        size = min(2 * size, most)
+
+
+def _hopeless(radii: list[float], eps: float, room: float) -> bool:
+    """Whether a radius that falls as in the last doublings of the size stays above eps until there is no room."""
+    if len(radii) < _PROPOSALS:
+        return False
+    rate = (radii[-1] / radii[0]) ** (1.0 / (len(radii) - 1))  # per doubling
+    return bool(rate ** (_PATIENCE + np.log2(room)) * radii[-1] > eps)
+
+
+def states_needed(query: Query, eps: float, seed: int = 0) -> int:
+    """How many states a small model of radius eps has at least, with 99 % confidence.
+
+    States are those of the model with bisimilar ones merged, all equally likely.
+    """
+    from scipy.stats import beta
+
+    n = query.reduced.n_states
+    if n == 1:
+        return 1
+    rng = np.random.default_rng(seed)
+    pairs = rng.integers(0, n, (_PAIRS, 2))
+    hits = sum(query.may_be_within(int(s), int(t), 2.0 * eps, _BRIEF) for s, t in pairs)
+    limit = 1.0 if hits == _PAIRS else float(beta.ppf(_CONFIDENCE, hits + 1, _PAIRS - hits))
+    return int(np.ceil(1.0 / limit))
+
+
+@dataclass(frozen=True)
+class _Work:
+    """What all proposals of one call share."""
+
+    query: Query
+    reduced: Chain | MDP
+    tol: float
+    dtype: str
+    on_progress: Callable[[Progress], None] | None
+
+    def best_of(self, size: int) -> Cross:
+        """The proposal of least radius: from landmarks first, then from the distances to the last proposal."""
+        coordinates, best = self.query.coordinates, None
+        for _ in range(_ROUNDS):
+            medoids = farthest_points(coordinates, self.query.apart, size)
+            match = self.query.question.match
+            found = cross(
+                self.reduced,
+                small_model(self.reduced, medoids),
+                tol=self.tol,
+                match=None if match == "chain" else match,
+                dtype=self.dtype,
+                lump=False,
+                on_progress=self.on_progress,
+            )
+            if best is None or found.radius.max() < best.radius.max():
+                best = found
+            coordinates = found.distance
+        assert best is not None
+        return best
+
+
+def _assembled(model: Chain | MDP, query: Query, best: Cross) -> Abstraction:
+    """The answer for all states of the model."""
+    of_state = query.of_state
+    class_of, radii = best.class_of, best.radius
+    if of_state is not None:
+        class_of, radii = class_of[of_state], radii[of_state] + query.merging
+    notes = list(query.notes)
+    if best.small.n_states == query.reduced.n_states:
+        notes.append("the small model has as many states as the model with bisimilar states merged")
+    policy = certificate = None
+    if isinstance(model, MDP) and isinstance(best.small, MDP) and query.question.match == "labels":
+        policy = _carried(model, best.small, class_of)
+        certificate = certified_loss(model, policy)
+    partition = Partition.from_classes(class_of)
+    partition = Partition(partition.class_of, partition.medoids, float(radii.max()), 2.0 * float(radii.max()))
+    return Abstraction(best.small, class_of, partition, best, radii, policy, certificate, tuple(notes))
+
+
+def _carried(model: MDP, small: MDP, class_of: Ints) -> Floats:
+    """The best policy of the small model, played by all states of a class, per choice [N]."""
+    weights = greedy(small, best_values(small)[0])
+    chosen = label_table(small)[class_of[model.state_of_choice], model.action_of_choice]
+    return np.asarray(weights[chosen])
+
+
+def certified_loss(model: MDP, policy: Floats) -> Certificate:
+    """How far the values of a policy are from the best, at most: by its own values and their Bellman residual."""
+    V, error = policy_values(model.under_checked(policy), np.zeros(model.n_states))
+    residual = certificates.bellman_residual(V, optimal_backup(model, V), gamma=model.gamma, value_error=error)
+    anything = certificates.trivial(gamma=model.gamma, scale=model.reward_span, value_error=2.0 * error)
+    return certificates.best(residual, anything)

@@ -1,0 +1,177 @@
+"""The cross metric of a large and a small model, and what it says about the large one.
+
+For any small model N with K states the distances D(s, k) between the states of both are a fixed point on S·K pairs
+alone (`metric.compare`). The metric of both side by side has the triangle inequality, so with errors of at most e
+
+    max_k |D(s, k) − D(t, k)| − 2e  ≤  d(s, t)  ≤  min_k D(s, k) + D(t, k) + 2e,
+
+and |V(s) − V'(k)| ≤ (D(s, k) + e)/c_R where c_T is at least the discount. N may be anything: a poor one gives wide
+bounds, never wrong ones. Where states are apart by definition (other labels, other actions) they are at the largest
+distance of both models together, so the rewards of N must then lie within the range of the large model's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Unpack
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from ..certificates import Certificate
+from ..checks import check_whole
+from ..kinds import Array, Floats, Ints
+from ..metric import CrossMetric, MetricSettings, Progress, compare
+from ..metric.operator import comparison_groups, largest_distance
+from ..metric.settings import MetricChanges
+from ..model import MDP, Chain, ModelError
+from ..queries import Nearest
+from ..queries.query import state_number
+from ..status import Status
+from ..transport import Exact
+
+_SHARE = 1e-3  # of the largest distance: the error that is asked for where none is given
+_STRIP = 1 << 16  # states at a time where numbers of all states are worked out
+
+
+def cross(
+    model: Chain | MDP,
+    small: Chain | MDP,
+    *,
+    on_progress: Callable[[Progress], None] | None = None,
+    **changes: Unpack[MetricChanges],
+) -> Cross:
+    """Compute the distances between all states of a large model and those of a small one.
+
+    Args:
+        model: the large model. small: the small one, of the same kind and discount.
+        on_progress: called after each sweep; reads only.
+        changes: settings by name, as in `MetricSettings`; tol is 1e-3 of the largest distance where it is not given.
+
+    Returns:
+        A `Cross`. Cost: that of `compare`; memory about 2·S·K numbers and what solvers keep of each pair.
+    """
+    c_T = changes.get("transition_weight")
+    largest = largest_distance(model, changes.get("reward_weight", 1.0), model.gamma if c_T is None else c_T)
+    changes.setdefault("tol", _SHARE * largest)
+    found = compare(model, small, settings=MetricSettings(), on_progress=on_progress, **changes)
+    if not isinstance(found.question.transport, Exact):
+        raise ValueError(f"cross needs Exact transport, for its triangle inequality; got {found.question.transport}.")
+    _check_range(model, small, found)
+    return Cross(found, model, small)
+
+
+def _check_range(model: Chain | MDP, small: Chain | MDP, found: CrossMetric) -> None:
+    """Refuse rewards that move the distance of states that are apart by definition."""
+    q = found.question
+    own = largest_distance(model, q.reward_weight, q.transition_weight)
+    if found.largest <= own * (1.0 + 1e-12):
+        return
+    sets, _ = comparison_groups(model, q.match)
+    if q.respected or sets.any():
+        low, high = model.reward_range
+        raise ModelError(
+            f"the small model's rewards must lie within those of the large one, {low:g} to {high:g}, as some states "
+            f"are apart by definition; they are {small.reward_range[0]:g} to {small.reward_range[1]:g}."
+        )
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Cross:
+    """Distances from all states of a model to those of a small one, and bounds that follow.
+
+    Attributes: metric (the `CrossMetric`: distances, certificate, work done), model, small.
+    """
+
+    metric: CrossMetric
+    model: Chain | MDP = field(repr=False)
+    small: Chain | MDP = field(repr=False)
+
+    @property
+    def distance(self) -> Array:
+        """D [S, K], read-only."""
+        return self.metric.distance
+
+    @property
+    def error(self) -> float:
+        """The largest error of an entry of D."""
+        return self.metric.error
+
+    @property
+    def certificate(self) -> Certificate:
+        return self.metric.certificate
+
+    @property
+    def status(self) -> Status:
+        return self.metric.status
+
+    @cached_property
+    def class_of(self) -> Ints:
+        """The nearest state of the small model for each state [S]."""
+        near: Ints = np.argmin(self.distance, axis=1)
+        return near
+
+    @cached_property
+    def radius(self) -> Floats:
+        """How far each state is from the nearest state of the small model, at most [S]."""
+        return np.asarray(np.min(self.distance, axis=1).astype(np.float64) + self.error)
+
+    def bracket(self, s: int | str, t: int | str | ArrayLike) -> tuple[Floats, Floats]:
+        """Rigorous bounds (lower, upper) on d(s, t) inside the large model; t may be several states."""
+        row = state_number("s", s, self.model)
+        several = np.asarray([state_number("t", t, self.model)] if isinstance(t, str) else t)
+        if several.dtype.kind not in "iu":
+            raise ValueError(f"t must be a state, or numbers of states; got {several.dtype}.")
+        if several.size and not 0 <= several.min() <= several.max() < self.model.n_states:
+            raise ValueError(f"t must be states between 0 and {self.model.n_states - 1}.")
+        lower, upper = self._bounds(row, np.atleast_1d(several).astype(np.int64))
+        return lower.reshape(several.shape), upper.reshape(several.shape)
+
+    def _bounds(self, s: int, t: Ints) -> tuple[Floats, Floats]:
+        own, others = self.distance[s].astype(np.float64), self.distance
+        lower, upper = np.empty(len(t)), np.empty(len(t))
+        slack = 2.0 * self.error + 8.0 * float(np.finfo(np.float64).eps) * self.metric.largest
+        for at in range(0, len(t), _STRIP):
+            part = others[t[at : at + _STRIP]].astype(np.float64)
+            lower[at : at + _STRIP] = np.abs(part - own).max(axis=1) - slack
+            upper[at : at + _STRIP] = (part + own).min(axis=1) + slack
+        np.clip(lower, 0.0, None, out=lower)
+        np.clip(upper, None, self.metric.largest, out=upper)
+        lower[t == s] = upper[t == s] = 0.0
+        return lower, upper
+
+    def nearest(self, s: int | str, k: int = 1) -> Nearest:
+        """The k states of the model that are nearest to s by upper bounds; `eta` says how near that is to the truth.
+
+        The true k-th nearest is at least as far as the k-th smallest lower bound. Cost: O(S·K).
+        """
+        number, n = state_number("s", s, self.model), self.model.n_states
+        if not 1 <= check_whole("k", k) <= n - 1:
+            raise ValueError(f"k must be between 1 and the number of other states, {n - 1}; got {k}.")
+        states = np.delete(np.arange(n), number)
+        lower, upper = self._bounds(number, states)
+        order = np.lexsort((states, upper))[:k]
+        eta = float(max(upper[order].max() - np.partition(lower, k - 1)[k - 1], 0.0))
+        return Nearest(states[order], lower[order], upper[order], eta, self.status, 0, 0.0)
+
+    def values(self, small_values: ArrayLike) -> tuple[Floats, Floats]:
+        """(Values [S] of the nearest states of the small model, how far each may be from the truth [S]).
+
+        For the values of chains, and for best values of MDPs; the discount must be at most c_T.
+        """
+        q, given = self.metric.question, np.asarray(small_values, np.float64)
+        if given.shape != (self.small.n_states,):
+            raise ValueError(f"values need one entry per state ({self.small.n_states}); got shape {given.shape}.")
+        if q.reward_weight == 0.0 or q.transition_weight < self.model.gamma:
+            raise ValueError(
+                "distances bound values only where rewards have a weight and c_T is at least the discount."
+            )
+        return given[self.class_of], self.radius / q.reward_weight * (1.0 + 1e-12)
+
+    def __repr__(self) -> str:
+        return (
+            f"Cross({self.model.n_states} × {self.small.n_states} states, radius {float(self.radius.max()):.4g}, "
+            f"error {self.error:.3g}, {self.status.name})"
+        )

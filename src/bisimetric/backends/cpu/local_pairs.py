@@ -1,0 +1,279 @@
+"""A table of pairs of states with bounds on their distances, which grows where a question needs it.
+
+See `kernels/local_pairs.py` for what a pair is and why its bounds are true.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..protocol import Array, Comparison, Floats, Ints
+from .kernels import local_pairs as kernels
+from .kernels.local_pairs import MOVED, OPENED, PAIRS, UPDATES
+
+_MOST_PAIRS = (1 << 31) - 2
+_COMBINE = {"chain": kernels.CHAIN, "labels": kernels.LABELS, "hausdorff": kernels.HAUSDORFF}
+
+
+class LocalModel(NamedTuple):
+    """What kernels know of the model. The choices of state s are rows order[pointers[s]:pointers[s + 1]]."""
+
+    indptr: Array
+    indices: Array
+    probs: Array
+    rewards: Array  # [N]
+    pointers: Array  # [S + 1]
+    order: Array  # [N], in the same order of labels in all states
+    apart: Array  # [S]
+    combine: int
+    c_R: float
+    c_T: float
+    largest: float
+    landmarks: Array  # distances from fictitious states [S, L]
+    errors: Array  # of them [L]
+    ties: float  # share of the gaps in the costs of plans
+
+
+class LocalTable(NamedTuple):
+    """Pairs by number, where they are by their hash, and what is kept of those that are opened."""
+
+    keys: Array  # [H]; −1: free
+    ids: Array  # [H]
+    left: Array  # [C]
+    right: Array  # [C]
+    lower: Array  # [C]
+    upper: Array  # [C]
+    weight: Array  # [C]; 0 between questions
+    listed: Array  # [C]; 0 between questions
+    margin: Array  # [C]; 0 between questions
+    kids_at: Array  # [C]; −1: not opened
+    kids_size: Array  # [C]
+    trees_at: Array  # [C]
+    plan_at: Array  # [C]
+    plan_size: Array  # [C]
+    plan_base: Array  # difference of the rewards of the rows that decide [C]
+    kids: Array  # numbers of the pairs of successors
+    trees: Array  # optimal trees of pairs of rows
+    plan_kids: Array  # plans of the rows that decide
+    plan_flows: Array
+    counts: Array  # pairs, entries of kids, trees and plans, opened pairs, updates, updates that moved bounds
+
+
+class LocalLists(NamedTuple):
+    """Lists of pairs, and room for their bounds."""
+
+    found: Array  # [3, C]: opened pairs that have weight, others that have, a queue
+    saved: Array  # [4, C]
+
+
+class LocalWork(NamedTuple):
+    """Room for one transport."""
+
+    part: Array
+    real: Array
+    link: Array
+    low: Array
+    high: Array
+
+
+class PairTable:
+    """Bounds on distances of pairs, and what it takes to bring them closer together.
+
+    Memory: about 100 bytes for a pair, and for one that is opened 4 bytes for each pair of successors, 2 (4 where
+    supports exceed 128 states) for each node of its trees, and 12 for each arc of a plan.
+    """
+
+    def __init__(self, comparison: Comparison, order: Ints) -> None:
+        rows, c = comparison.rows, comparison
+        self.model = LocalModel(
+            rows.indptr,
+            rows.indices,
+            rows.probs,
+            c.rewards,
+            c.row_pointers,
+            order,
+            c.apart,
+            _COMBINE[c.combine],
+            c.c_R,
+            c.c_T,
+            c.largest,
+            np.empty((len(c.apart), 0)),
+            np.empty(0),
+            0.0,
+        )
+        widest = int(rows.sizes.max())
+        self.work = LocalWork(*kernels.work_space(widest, int(np.diff(c.row_pointers).max())))
+        tree = np.uint8 if 2 * widest <= 256 else np.uint16 if 2 * widest <= 65536 else np.uint32
+        self.table = _empty_table(1 << 12, tree)
+        self._reserve_fixed()
+
+    def _reserve_fixed(self) -> None:
+        """Enter the two pairs that stand for many: a state with itself, and states that are apart."""
+        self.table.lower[:2] = self.table.upper[:2] = 0.0, self.model.largest
+        self.table.kids_at[:2], self.table.weight[:2], self.table.listed[:2] = -1, 0.0, 0
+        self.table.counts[PAIRS] = 2
+
+    def add_landmark(self, values: Floats, error: float) -> None:
+        """Use distances [S] from a state, known up to an error; before any pair is entered."""
+        landmarks = np.ascontiguousarray(np.column_stack([self.model.landmarks, values]))
+        self.model = self.model._replace(landmarks=landmarks, errors=np.append(self.model.errors, error))
+
+    def enter(self, s: int, t: int) -> int:
+        """The number of a pair."""
+        if int(self.table.counts[PAIRS]) + 1 > len(self.table.left) or 2 * (self.table.counts[PAIRS] + 1) > len(
+            self.table.keys
+        ):
+            self.make_room()
+        return int(kernels.enter(s, t, self.model, self.table))
+
+    def bounds(self, pair: int) -> tuple[float, float]:
+        return float(self.table.lower[pair]), float(self.table.upper[pair])
+
+    def first_bounds(self, s: int, t: Ints) -> tuple[Floats, Floats]:
+        """Bounds on the distances of s to some states from the landmarks alone; the table is not asked."""
+        lower, upper = np.zeros(len(t)), np.full(len(t), self.model.largest)
+        eps = float(np.finfo(np.float64).eps)
+        for k, error in enumerate(self.model.errors):
+            column = self.model.landmarks[:, k]
+            slack = 2.0 * float(error) + 4.0 * eps * self.model.largest
+            np.maximum(lower, np.abs(column[t] - column[s]) - slack, out=lower)
+            np.minimum(upper, column[t] + column[s] + slack, out=upper)
+        there = self.model.apart[t] == self.model.apart[s]
+        lower[~there] = upper[~there] = self.model.largest
+        lower[t == s] = upper[t == s] = 0.0
+        return lower, upper
+
+    def push(self, root: int, least: float, found: Array) -> tuple[int, int]:
+        patience = 64 * (int(self.table.counts[OPENED]) + 64)
+        inside, outside = kernels.push_weights(root, least, self.model, self.table, found, patience)
+        return int(inside), int(outside)
+
+    def seen(self, outside: int, found: Array) -> Floats:
+        """Weight times gap of the pairs found[1, :outside], which are not opened: what the root sees of them."""
+        pairs, table = found[1, :outside], self.table
+        return np.asarray(table.weight[pairs] * (table.upper[pairs] - table.lower[pairs]))
+
+    def break_ties(self, share: float) -> None:
+        """Let upper bounds decide between plans that are alike for lower bounds, by this share of the gaps."""
+        self.model = self.model._replace(ties=share)
+
+    def choose(self, outside: int, least: float, found: Array) -> int:
+        return int(kernels.choose(outside, least, self.table, found))
+
+    def clear(self, inside: int, found: Array) -> None:
+        kernels.clear(inside, self.table, found)
+
+    def open(self, start: int, count: int, found: Array) -> int:
+        """Open the pairs found[1, start:count]; returns how far it came before the table was full."""
+        return self._advance(kernels.OPEN, start, count, 0.0, found)
+
+    def sweep(self, first: int, last: int, found: Array) -> None:
+        """Update found[0, first:last], the last one first."""
+        self._advance(kernels.SWEEP, first, last, 0.0, found)
+
+    def leap(self, inside: int, least: float, found: Array) -> None:
+        """Policy iteration on the opened pairs found[0, :inside], to about `least`."""
+        self._advance(kernels.LEAP, 0, inside, least, found)
+
+    def _advance(self, task: int, first: int, last: int, least: float, found: Array) -> int:
+        lists = LocalLists(found, np.empty((4, last if task == kernels.LEAP else 0)))
+        return int(kernels.advance(task, first, last, least, self.model, self.table, self.work, lists))
+
+    @property
+    def pairs(self) -> int:
+        """Pairs that were entered."""
+        return int(self.table.counts[PAIRS]) - 2
+
+    @property
+    def opened(self) -> int:
+        return int(self.table.counts[OPENED])
+
+    @property
+    def updates(self) -> int:
+        return int(self.table.counts[UPDATES])
+
+    @property
+    def moved(self) -> int:
+        """Updates that brought bounds closer together."""
+        return int(self.table.counts[MOVED])
+
+    @property
+    def room(self) -> int:
+        """Pairs that can be entered before the table grows."""
+        return len(self.table.left)
+
+    @property
+    def nbytes(self) -> int:
+        return sum(array.nbytes for array in self.table)
+
+    def make_room(self) -> None:
+        """Double what is nearly full. All is replaced at once, so that Ctrl-C finds a whole table."""
+        used = dict(zip(("pairs", "kids", "trees", "plans"), map(int, self.table.counts[:4]), strict=True))
+        table = self.table._asdict()
+        grown = {}
+        for name, array in table.items():
+            kind = _KIND.get(name, "pairs")
+            if name in _FIXED or 2 * used[kind] < len(array):
+                continue
+            size = 2 * len(array)
+            if kind == "pairs" and size > _MOST_PAIRS:
+                raise MemoryError("a table of pairs holds at most 2^31 of them.")
+            grown[name] = np.concatenate([array, np.zeros(size - len(array), array.dtype)])
+        if 4 * used["pairs"] >= len(self.table.keys):
+            keys, ids = np.full(2 * len(self.table.keys), -1, np.int64), np.zeros(2 * len(self.table.ids), np.int32)
+            kernels.rehash(self.table.keys, self.table.ids, keys, ids)
+            grown["keys"], grown["ids"] = keys, ids
+        if not grown:  # one pair wants more than half of what there is
+            grown = {
+                name: np.concatenate([array, np.zeros_like(array)])
+                for name, array in table.items()
+                if name not in _FIXED
+            }
+        self.table = self.table._replace(**grown)
+
+    def landmark(self, r: float, home: int, accuracy: float, most_sweeps: int) -> tuple[Floats, float]:
+        """Distances of all states from one that is never left and has reward r, and a bound on their error.
+
+        The fixed point of a contraction: a residual ρ bounds the error by ρ/(1 − c_T). Cost: a sweep of the model for
+        each turn, forwards and backwards by turns.
+        """
+        model = self.model
+        values = np.where(model.apart == home, 0.0, model.largest)
+        wanted = accuracy * (1.0 - model.c_T)
+        for turn in range(most_sweeps):
+            if kernels.landmark_sweep(model, r, home, values, turn % 2 == 1) <= wanted:
+                break
+        residual = float(kernels.landmark_residual(model, r, home, values))
+        rounding = (2 * int(np.diff(model.indptr).max()) + 8) * float(np.finfo(np.float64).eps) * model.largest
+        return values, (residual + rounding) / (1.0 - model.c_T)
+
+
+_FIXED = ("keys", "ids", "counts")  # do not grow, or in another way
+_KIND = {"kids": "kids", "trees": "trees", "plan_kids": "plans", "plan_flows": "plans"}
+
+
+def _empty_table(size: int, tree: type[np.unsignedinteger[Any]]) -> LocalTable:
+    return LocalTable(
+        np.full(4 * size, -1, np.int64),
+        np.zeros(4 * size, np.int32),
+        np.zeros(size, np.int32),
+        np.zeros(size, np.int32),
+        np.zeros(size),
+        np.zeros(size),
+        np.zeros(size),
+        np.zeros(size, np.uint8),
+        np.zeros(size),
+        np.full(size, -1, np.int64),
+        np.zeros(size, np.int32),
+        np.zeros(size, np.int64),
+        np.zeros(size, np.int64),
+        np.zeros(size, np.int32),
+        np.zeros(size),
+        np.zeros(4 * size, np.int32),
+        np.zeros(4 * size, tree),
+        np.zeros(4 * size, np.int32),
+        np.zeros(4 * size),
+        np.zeros(8, np.int64),
+    )

@@ -1,0 +1,269 @@
+"""Questions about single pairs of states of a model, or of two.
+
+A `Query` keeps a table of the pairs that it has seen, each with lower ≤ d ≤ upper, and goes on from it with each
+question. Nothing of size S² is made: memory is that of the model, of a few numbers for each state (`landmarks`), and of
+the pairs that were opened (`search`).
+
+Exact transport with p = 1 only. Where most pairs of the model matter for one distance, as in random graphs, the full
+solver is cheaper; answers say so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ..backends.select import host
+from ..checks import check_number, check_type, check_whole
+from ..kinds import Floats, Ints
+from ..metric.operator import comparison_of, largest_distance
+from ..metric.settings import Match, MetricSettings
+from ..metric.solve import metric_notes, reduced
+from ..model import MDP, Chain, ModelError
+from ..model.union import union
+from .answers import Answer, Budget, Nearest
+from .landmarks import accuracy_of, landmarks_for
+from .nearest import find_nearest
+from .search import Goal, Search
+
+_FULL_SOLVER = 0.05  # share of all pairs above which the full solver is the better way
+_NO_LIMIT = Budget()
+
+
+class Query:
+    """Distances of single pairs of states, with rigorous bounds.
+
+    Args:
+        model: a `Chain`, or an `MDP` with match="labels" or match="hausdorff".
+        other: a second model of the same kind and discount; states t of a question are then its states.
+        match, reward_weight, transition_weight, respect: as in `MetricSettings`.
+        lump: merge bisimilar states first; None for where that is exact up to rounding. States of two models that are
+            bisimilar are merged too.
+
+    Cost: at the start, partition refinement and one value iteration for each landmark (at most 8 numbers a state are
+    kept). Each question opens the pairs that it needs; later ones use what is known.
+
+    Attributes: question, largest (possible distance), notes; reduced (the model with bisimilar states merged), of_state
+    (its state for each state, None where they are the same), merging (what that may add to a distance).
+    """
+
+    def __init__(
+        self,
+        model: Chain | MDP,
+        other: Chain | MDP | None = None,
+        *,
+        match: Match | None = None,
+        reward_weight: float = 1.0,
+        transition_weight: float | None = None,
+        respect: Sequence[str] | None = None,
+        lump: bool | None = None,
+    ) -> None:
+        check_type("model", model, Chain, MDP, words="a Chain or an MDP")
+        self.model, self.other = model, other
+        both = model if other is None else _side_by_side(model, other)
+        settings = MetricSettings(
+            match=match,
+            reward_weight=reward_weight,
+            transition_weight=transition_weight,
+            respect=respect,
+            lump=lump,
+        )
+        question = settings.for_model(both)
+        largest = largest_distance(both, *question.weights)
+        reduction = reduced(both, question, lump, largest)
+        small = reduction.model
+        comparison = comparison_of(small, question.of_reduced(small))
+        self.question, self.largest, self.notes = question, largest, metric_notes(both, question)
+        self.reduced, self.of_state = small, reduction.of_state
+        self.merging = 0.0 if reduction.of_state is None else reduction.error
+        self._table = host().pair_table(comparison, _order_of_rows(small, question.match))
+        self._pairs_in_all = len(comparison.apart) * (len(comparison.apart) - 1) // 2
+        accuracy, sweeps = accuracy_of(largest)
+        for landmark in landmarks_for(comparison):
+            self._table.add_landmark(*self._table.landmark(landmark.reward, landmark.home, accuracy, sweeps))
+
+    def distance(
+        self,
+        s: int | str | None = None,
+        t: int | str | None = None,
+        *,
+        tol: float = 1e-3,
+        budget: Budget = _NO_LIMIT,
+    ) -> Answer:
+        """Bounds on d(s, t) that are at most `tol` apart.
+
+        Args:
+            s, t: states, by number or by name; None for the initial state. With two models t is one of the second.
+            tol: how far the bounds may be apart.
+            budget: where to end without that.
+        """
+        if not 0.0 < check_number("tol", tol) < np.inf:
+            raise ValueError(f"tol must be positive and finite; got {tol}.")
+        within = max(tol - 2.0 * self.merging, 0.0)
+        return self._ask(self._left(s), self._right(t), lambda low, high: high - low <= within, budget)
+
+    def at_most(
+        self,
+        s: int | str | None,
+        t: int | str | None,
+        threshold: float,
+        *,
+        budget: Budget = _NO_LIMIT,
+    ) -> bool | None:
+        """Whether d(s, t) ≤ threshold: True, False, or None where the budget did not decide it.
+
+        A distance that is the threshold up to rounding cannot be decided, so give a budget where that may be.
+        """
+        if not 0.0 <= check_number("threshold", threshold) < np.inf:
+            raise ValueError(f"threshold must be finite and not negative; got {threshold}.")
+        merging = self.merging
+
+        def decided(low: float, high: float) -> bool:
+            return low - merging > threshold or high + merging <= threshold
+
+        answer = self._ask(self._left(s), self._right(t), decided, budget)
+        if answer.upper <= threshold:
+            return True
+        return False if answer.lower > threshold else None
+
+    def nearest(self, s: int | str | None, k: int = 1, *, tol: float = 1e-3, budget: Budget = _NO_LIMIT) -> Nearest:
+        """The k states that are nearest to s (of the other model, where there is one), up to `tol`.
+
+        Bounds from the landmarks put all states into order; the one whose lower bound is least is asked for next, until
+        k states are known to be nearer than all others, up to tol.
+
+        Args:
+            s: a state of the model, by number or by name. k: how many. tol: how much farther than the true k-th nearest
+                they may be. budget: of the whole search.
+        """
+        if not 0.0 < check_number("tol", tol) < np.inf:
+            raise ValueError(f"tol must be positive and finite; got {tol}.")
+        number = state_number("s", s, self.model)
+        root, two = self._merged(number), self.other is not None
+        first, count = (
+            (self.model.n_states, self.other.n_states) if self.other is not None else (0, self.model.n_states)
+        )
+        states = np.arange(count) if two else np.delete(np.arange(count), number)
+        if not 1 <= check_whole("k", k) <= len(states):
+            raise ValueError(f"k must be between 1 and the number of candidates, {len(states)}; got {k}.")
+        merged = first + states if self.of_state is None else self.of_state[first + states]
+        lower, upper = self._table.first_bounds(root, merged)
+        lower, upper = np.maximum(lower - self.merging, 0.0), upper + self.merging
+
+        def ask(state: int, within: float, left: Budget) -> Answer:
+            narrow = max(within - 2.0 * self.merging, 0.0)
+            return self._ask(root, self._merged(first + state), lambda low, high: high - low <= narrow, left)
+
+        return find_nearest(states, lower, upper, k, tol, budget, ask)
+
+    def may_be_within(self, s: int, t: int, threshold: float, budget: Budget) -> bool:
+        """Whether the distance of two states of the reduced model is not known to be above a threshold."""
+
+        def decided(low: float, high: float) -> bool:
+            return low > threshold or high <= threshold
+
+        return self._ask(s, t, decided, budget).lower <= threshold
+
+    @property
+    def coordinates(self) -> Floats:
+        """Distances of the states of the reduced model from the landmarks [S', L]."""
+        return np.asarray(self._table.model.landmarks)
+
+    @property
+    def apart(self) -> Ints:
+        """Numbers of the states of the reduced model; those with different ones are apart by definition [S']."""
+        return np.asarray(self._table.model.apart)
+
+    @property
+    def known(self) -> int:
+        """Pairs in the table."""
+        return self._table.pairs
+
+    @property
+    def opened(self) -> int:
+        """Pairs that were opened so far."""
+        return self._table.opened
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of the table, and of the landmarks."""
+        return self._table.nbytes + self._table.model.landmarks.nbytes
+
+    def __repr__(self) -> str:
+        beside = "" if self.other is None else f" against {self.other.n_states}"
+        return f"Query({self.model.n_states} states{beside}, {self.known} pairs known, {self.opened} opened)"
+
+    def _left(self, state: int | str | None) -> int:
+        return self._merged(state_number("s", state, self.model))
+
+    def _right(self, state: int | str | None) -> int:
+        if self.other is None:
+            return self._merged(state_number("t", state, self.model))
+        return self._merged(self.model.n_states + state_number("t", state, self.other))
+
+    def _merged(self, state: int) -> int:
+        return state if self.of_state is None else int(self.of_state[state])
+
+    def _ask(self, s: int, t: int, goal: Goal, budget: Budget) -> Answer:
+        check_type("budget", budget, Budget)
+        table = self._table
+        pair, opened, updates = table.enter(s, t), table.opened, table.updates
+        search = Search(table, pair, goal, budget)
+        status = search.run()
+        lower, upper = table.bounds(pair)
+        merging = self.merging
+        return Answer(
+            max(lower - merging, 0.0),
+            min(upper + merging, self.largest),
+            status,
+            table.opened - opened,
+            table.updates - updates,
+            search.seconds,
+            table.pairs,
+            self._advice(table.opened - opened),
+        )
+
+    def _advice(self, opened: int) -> tuple[str, ...]:
+        if opened <= _FULL_SOLVER * self._pairs_in_all or opened < 1000:
+            return ()
+        share = opened / self._pairs_in_all
+        return (
+            f"{opened} pairs were opened for this, {share:.0%} of all: solve_metric gives all distances of such a "
+            "model sooner, where they fit into memory",
+        )
+
+
+def state_number(name: str, state: int | str | None, model: Chain | MDP) -> int:
+    """A state by its number, by its name, or the one that is labelled "init" (None)."""
+    n = model.n_states
+    if state is None:
+        initial = np.flatnonzero(model.state_labels.get("init", np.zeros(n, np.bool_)))
+        if len(initial) != 1:
+            found = "no state" if not len(initial) else f"{len(initial)} states"
+            raise ValueError(f'{name} must be given: the model has {found} labelled "init".')
+        return int(initial[0])
+    if isinstance(state, str):
+        names = model.state_names or ()
+        if state not in names:
+            raise ModelError(f"{name}: the model has no state named {state!r}.")
+        return names.index(state)
+    if not 0 <= check_whole(name, state) < n:
+        raise ValueError(f"{name} must be a state between 0 and {n - 1}; got {state}.")
+    return int(state)
+
+
+def _side_by_side(model: Chain | MDP, other: Chain | MDP) -> Chain | MDP:
+    check_type("other", other, Chain, MDP, words="a Chain or an MDP")
+    if isinstance(model, Chain) is not isinstance(other, Chain):
+        raise ModelError("a Chain is compared with a Chain, and an MDP with an MDP; take .under(policy) of an MDP.")
+    if model.gamma != other.gamma:
+        raise ModelError(f"the models have different discounts, gamma = {model.gamma} and {other.gamma}.")
+    return union(model, other)
+
+
+def _order_of_rows(model: Chain | MDP, match: str) -> Ints:
+    """Rows of the states one after the other, in the same order of labels in all of them [N]."""
+    if isinstance(model, Chain) or match == "hausdorff":
+        return np.arange(len(model.rows))
+    return np.lexsort((model.action_of_choice, model.state_of_choice))
