@@ -13,8 +13,8 @@ does not depend on the order of the states.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -24,6 +24,9 @@ from .backends.select import host
 from .checks import check_number, check_type
 from .model import MDP, Chain, Distributions, ModelError
 
+if TYPE_CHECKING:
+    from .distinctions import Distinction
+
 Ints = NDArray[np.int64]
 NOT_RESPECTED = ("init", "deadlock")  # labels about the modelling, not about behaviour
 
@@ -32,16 +35,31 @@ NOT_RESPECTED = ("init", "deadlock")  # labels about the modelling, not about be
 class Lumping(Partition):
     """A partition into bisimulation classes, with the quotient model and the way back.
 
-    Attributes beyond those of `Partition`:
+    Attributes:
         quotient: the model of the classes; class k stands for its medoid. It has the reward models and labels that the
             classes respect, and no others; a class is initial where one of its states is.
         choice_of: for each choice of the model, the choice of the quotient that it corresponds to [N].
         model: the model.
+        match, respected, rewards, tol: what was asked of `lump`.
     """
 
     quotient: MDP = field(kw_only=True)
     choice_of: Ints = field(kw_only=True)
     model: MDP = field(kw_only=True)
+    match: Literal["labels", "hausdorff"] = field(kw_only=True, default="labels")
+    respected: tuple[str, ...] = field(kw_only=True, default=())
+    rewards: str | Sequence[str] | None = field(kw_only=True, default="current")
+    tol: float = field(kw_only=True, default=1e-9)
+
+    def explain(self, s: int | str, t: int | str) -> Distinction:
+        """Say why two states are in different classes: a formula of least depth that holds in s and not in t.
+
+        Args:
+            s, t: states of the model, by number or by name. See `distinctions`.
+        """
+        from .distinctions import distinguish
+
+        return distinguish(self, s, t)
 
     def lift_policy(self, policy: ArrayLike) -> NDArray[np.float64]:
         """A policy of the quotient, per choice, as a policy of the model, per choice.
@@ -105,24 +123,26 @@ def lump(
     if not 1e-14 <= check_number("tol", tol) < 0.1:
         raise ValueError(f"tol must be in [1e-14, 0.1); got {tol}.")
     first_choices = np.zeros(mdp.n_choices, np.int64)
-    for values in _reward_columns(mdp, rewards):
+    for _, values in reward_columns(mdp, rewards):
         size = float(np.abs(values).max()) or 1.0
         first_choices = _combined(first_choices, np.floor(values / (tol * size) + 0.5).astype(np.int64))
     if match == "labels":
         first_choices = _combined(first_choices, mdp.action_of_choice)
     states, choices = host().refine(mdp, label_classes(mdp, respect), first_choices, tol)
-    return _assemble(mdp, Partition.from_classes(states), choices, tol)
+    found = _assemble(mdp, Partition.from_classes(states), choices, tol)
+    return replace(found, match=match, respected=respected_labels(mdp, respect), rewards=rewards, tol=tol)
 
 
-def _reward_columns(mdp: MDP, rewards: str | Sequence[str] | None) -> list[NDArray[Any]]:
+def reward_columns(mdp: MDP, rewards: str | Sequence[str] | None) -> list[tuple[str, NDArray[Any]]]:
+    """The rewards that classes respect, by name (none for those in use, where they have none), per choice [N]."""
     if rewards is None or rewards == "none":
         return []
-    if rewards == "current":
-        return [mdp.rewards]
+    if rewards == "current" or (rewards == "all" and not mdp.reward_models):
+        return [(mdp.reward_name or "", mdp.rewards)]
     if rewards == "all":
-        return list(mdp.reward_models.values()) or [mdp.rewards]
+        return list(mdp.reward_models.items())
     names = [rewards] if isinstance(rewards, str) else rewards
-    return [mdp.with_reward(name).rewards for name in names]
+    return [(name, mdp.with_reward(name).rewards) for name in names]
 
 
 def _combined(numbers: Ints, more: Ints) -> Ints:

@@ -2,8 +2,20 @@
 
 from .compare import Carried, CrossMetric, compare
 from .driver import Progress
+from .explanation import Cause, Explanation, Origin
 from .settings import MetricSettings
 from .solution import MetricSolution
 from .solve import solve_metric
 
-__all__ = ["Carried", "CrossMetric", "MetricSettings", "MetricSolution", "Progress", "compare", "solve_metric"]
+__all__ = [
+    "Carried",
+    "Cause",
+    "CrossMetric",
+    "Explanation",
+    "MetricSettings",
+    "MetricSolution",
+    "Origin",
+    "Progress",
+    "compare",
+    "solve_metric",
+]

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,14 +25,20 @@ from ..backends.protocol import Distances, Sweeper
 from ..backends.select import distances_of
 from ..certificates import Certificate, CertificateError
 from ..damage import DamagedFileError, reading
+from ..frames import frame
 from ..model import MDP, Chain
 from ..reduction import Reduction
+from ..showing import state_number, table_html
 from ..status import Status
 from ..values import value_ranges
 from .acceleration import Pace
+from .explanation import Explanation
 from .operator import sweeper_of
 from .settings import Question
 from .undiscounted import Enclosure
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 FORMAT, VERSION = "bisimetric-metric", 3
 
@@ -140,6 +146,70 @@ class MetricSolution:
         np.fill_diagonal(upper, 0.0)
         return lower, upper
 
+    def to_frame(self) -> pd.DataFrame:
+        """The distances as a data frame of pandas, states by name."""
+        known = self.restart.reduction.full.state_names if self.restart.has_model else None
+        names = range(self.n_states) if known is None else list(known)
+        return frame(self.distance, names, names)
+
+    def _repr_html_(self) -> str:
+        asked = self.question
+        facts = {
+            "states": self.n_states,
+            "transport": f"{asked.transport}, {asked.match}",
+            "weights": f"c_R = {asked.reward_weight:g}, c_T = {asked.transition_weight:g}",
+            "error": self.certificate,
+            "status": self.status.value,
+            "work": f"{self.sweeps} sweeps, {self.seconds:.2f} s",
+            **{f"note {k + 1}": note for k, note in enumerate(self.notes)},
+        }
+        return table_html("Bisimulation metric", facts)
+
+    def explain(
+        self,
+        s: int | str,
+        t: int | str,
+        *,
+        depth: int = 3,
+        remainder: float = 0.01,
+        width: int = 6,
+        model: Chain | MDP | None = None,
+    ) -> Explanation:
+        """Split d(s, t) into what causes it: rewards, the action that decides, next states and their plan, recursively.
+
+        d(s, t) = c_R |r − r'| + c_T Σ ω(x, y) d(x, y), and each d(x, y) again. The shares add up to F(d)(s, t), which
+        is within (1 + c_T) · error of d(s, t); what is not looked into is stated as a remainder. See `metric.explain`.
+
+        Args:
+            s, t: states, by number or by name.
+            depth: how many steps ahead causes are looked into.
+            remainder: go on, the largest shares first, until less than this part of the distance is left; smaller
+                shares are summed up.
+            width: how many next pairs of each are listed at most.
+            model: the model, for a solution that was loaded from a file.
+
+        Returns:
+            An `Explanation`: print it, or see its `text()`, `to_dict()` and `html()`. Cost: a transport a pair.
+        """
+        from .explain import explain
+
+        if model is None and not self.restart.has_model:
+            raise ValueError("this solution comes from a file, without its model; give model=.")
+        full = self.restart.reduction.full if model is None else model
+        if full.n_states != self.n_states:
+            raise ValueError(f"model: it has {full.n_states} states, the distances are of {self.n_states}.")
+        pair = (state_number(s, self.n_states, full.state_names), state_number(t, self.n_states, full.state_names))
+        return explain(
+            full,
+            self.question,
+            self.distance,
+            self.certificate,
+            pair,
+            depth=depth,
+            remainder=remainder,
+            width=width,
+        )
+
     def save(self, path: str | os.PathLike[str], *, restart: bool = False, **extra: Any) -> None:
         """Write the solution to an .npz file, whole or not at all.
 
@@ -190,7 +260,7 @@ class MetricSolution:
         )
         kept = {name[5:]: array for name, array in data.items() if name.startswith("kept_")}
         times = about["pace"]
-        pace = Pace(int(times["wait"]), int(times["next_wait"]), float(times["most"]))
+        pace = Pace(int(times["wait"]), int(times["next_wait"]), float(times["most"]), float(times.get("last", np.inf)))
         restart = Restart(distances_of(d), question, kept=kept, fingerprint=str(about["fingerprint"]), pace=pace)
         return cls(
             Status[about["status"]],
