@@ -1,15 +1,20 @@
 """bisimetric: bisimulation metrics of finite MDPs, with their errors."""
 
-from . import certificates, problems
+from . import certificates, plot, problems
+from .abstraction import Abstraction, Cross, NoCoverError, abstract, cross
 from .aggregation import EpsilonCover, KMedoids, Partition, lift_policy, quotient
 from .backends.errors import DeviceError
 from .backends.threads import set_threads
+from .bars import Bar
 from .certificates import Certificate
+from .estimate import Counts, Grid, KMeans
 from .formats import from_gymnasium, from_mdptoolbox, from_quantecon, read, to_mdptoolbox, to_quantecon, write
 from .lumping import Lumping, lump
-from .metric import Carried, CrossMetric, MetricSettings, MetricSolution, Progress, compare, solve_metric
+from .metric import Carried, CrossMetric, Explanation, MetricSettings, MetricSolution, Progress, compare, solve_metric
 from .model import MDP, Chain, ModelError
+from .pages import view
 from .policy import PolicyRun, PolicySettings, Step, solve_policies, solve_policy
+from .queries import Answer, Budget, Nearest, Query
 from .schedules import Constant, PowerDecay, Theoretical
 from .status import Status
 from .transport import Exact, Independent, KLBall, Sinkhorn, Transport
@@ -19,34 +24,48 @@ __version__ = "0.1.0"
 
 __all__ = [
     "MDP",
+    "Abstraction",
+    "Answer",
+    "Bar",
+    "Budget",
     "Carried",
     "Certificate",
     "Chain",
     "Constant",
+    "Counts",
+    "Cross",
     "CrossMetric",
     "DeviceError",
     "EpsilonCover",
     "Exact",
+    "Explanation",
+    "Grid",
     "Independent",
     "KLBall",
+    "KMeans",
     "KMedoids",
     "Lumping",
     "MetricSettings",
     "MetricSolution",
     "ModelError",
+    "Nearest",
+    "NoCoverError",
     "Partition",
     "PolicyRun",
     "PolicySettings",
     "PowerDecay",
     "Progress",
+    "Query",
     "Sinkhorn",
     "Status",
     "Step",
     "Theoretical",
     "Transport",
     "Values",
+    "abstract",
     "certificates",
     "compare",
+    "cross",
     "evaluate",
     "from_gymnasium",
     "from_mdptoolbox",
@@ -55,6 +74,7 @@ __all__ = [
     "lift_policy",
     "lump",
     "optimal_values",
+    "plot",
     "problems",
     "quotient",
     "read",
@@ -64,5 +84,6 @@ __all__ = [
     "solve_policy",
     "to_mdptoolbox",
     "to_quantecon",
+    "view",
     "write",
 ]

@@ -7,6 +7,7 @@ came about. Class numbers follow the smallest state of each class, so equal part
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal, Protocol
@@ -19,10 +20,13 @@ from .backends.protocol import Distances
 from .backends.select import distances_of, host
 from .checks import check_number, check_type, check_whole
 from .damage import DamagedFileError, reading
+from .frames import frame
 from .kinds import Array, Floats, Ints
 from .model import MDP, Distributions, ModelError
+from .showing import table_html
 
 if TYPE_CHECKING:
+    import pandas as pd
     from scipy.sparse import csr_array
 
 
@@ -86,6 +90,23 @@ class Partition:
         return (
             f"{type(self).__name__}({self.n_states} states in {self.n_classes} classes, diameter {self.diameter:.4g})"
         )
+
+    def to_frame(self, names: Sequence[str] | None = None) -> pd.DataFrame:
+        """One row per state, as a data frame of pandas: its class, and the state that stands for it.
+
+        Args:
+            names: of the states, for the index.
+        """
+        index = range(self.n_states) if names is None else list(names)
+        return frame({"class": self.class_of, "medoid": self.medoids[self.class_of]}, index)
+
+    def _repr_html_(self) -> str:
+        facts = {
+            "states": self.n_states,
+            "classes": f"{self.n_classes}, the largest has {int(self.sizes.max())} states",
+            "radius, diameter": f"{self.radius:.4g}, {self.diameter:.4g}",
+        }
+        return table_html(type(self).__name__, facts)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write labels, medoids and extents to an .npz file, whole or not at all."""

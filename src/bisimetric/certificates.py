@@ -20,13 +20,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from .kinds import Floats
+from .showing import table_html
 
 
 class CertificateError(ArithmeticError):
     """Bounds that contradict each other: a fault of this package, never of its input. Please report it."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Certificate:
     """An error and where it comes from.
 
@@ -41,6 +42,18 @@ class Certificate:
     rigorous: bool
     source: str
     failed: tuple[str, ...] = ()
+
+    def _repr_html_(self) -> str:
+        facts = {
+            "error": f"{self.error:.4g}",
+            "certain": "rigorous" if self.rigorous else "no bound" if self.failed else "heuristic",
+            "source": self.source,
+            **({"failed": "; ".join(self.failed)} if self.failed else {}),
+        }
+        return table_html("Certificate", facts)
+
+    def __repr__(self) -> str:
+        return f"Certificate({self})"
 
     def __str__(self) -> str:
         if self.failed:

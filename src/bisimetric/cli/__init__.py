@@ -14,15 +14,20 @@ from cyclopts import App, CycloptsError
 
 from .. import __version__
 from ..backends.errors import DeviceError
+from .abstract import abstract
 from .aggregate import aggregate
 from .compare import compare
+from .data import estimate
 from .examples import epilogue
+from .explain import explain
 from .info import bench, info
 from .interrupts import watched
 from .lump import convert, lump
 from .metric import metric
 from .paper import paper
+from .query import query
 from .solve import solve
+from .view import view
 from .words import BadInputError, complain, say
 
 app = App(
@@ -33,7 +38,8 @@ app = App(
     help_format="plaintext",
     suppress_keyboard_interrupt=False,
 )
-for command in (solve, metric, compare, lump, aggregate, convert, info, bench):
+COMMANDS = (solve, estimate, metric, query, compare, abstract, explain, view, lump, aggregate, convert, info, bench)
+for command in COMMANDS:
     app.command(command, help_epilogue=epilogue(command.__name__))
 app.command(paper)
 

@@ -45,7 +45,7 @@ def compare(
         check_output(output)
     both = [load(spec, options) for spec in (model, other)]
     sides = [one.mdp if settings.match else one.mdp.under(one.mdp.uniform_policy()) for one in both]
-    with SweepBar(settings.tol, json) as bar:
+    with SweepBar(json) as bar:
         found = metric.compare(sides[0], sides[1], settings=settings, on_progress=bar)
     initial = found.between() if all(side.state_labels.get("init") is not None for side in sides) else None
     if output is not None:

@@ -52,7 +52,7 @@ def lump(
         if path is not None:
             check_output(path)
     if output is not None:
-        _check_ending(output)
+        check_ending(output)
     every = options.reward == "all"
     # Classes do not depend on the discount, so a model without one needs none, unless the quotient is to have it.
     wanted = output is not None and output.suffix == ".npz"
@@ -100,7 +100,8 @@ def lump(
     return 0
 
 
-def _check_ending(output: Path) -> None:
+def check_ending(output: Path) -> None:
+    """Refuse a model file whose ending is of no format that can be written."""
     from .. import formats
 
     if output.suffix not in formats.WRITABLE:
@@ -134,7 +135,7 @@ def convert(
     from .. import formats
 
     check_output(output)
-    _check_ending(output)
+    check_ending(output)
     # Only .npz files hold a discount; tables hold one reward.
     loaded = load(model, options, whole=output.suffix != ".csv", discount=output.suffix == ".npz")
     mdp = replace(loaded.mdp, reward_models={}) if options.reward == "none" else loaded.mdp

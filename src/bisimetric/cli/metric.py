@@ -10,12 +10,12 @@ from cyclopts import Parameter
 from ..metric import MetricSettings
 from .bars import SweepBar
 from .inputs import Json, check_output, load_policy
-from .models import NO_OPTIONS, Loaded, Model, ModelOptions, load
+from .models import NO_OPTIONS, Loaded, Model, ModelOptions, given_options, load
 from .options import MetricOptions, settings_from
 from .words import BadInputError, print_json, print_rows, say
 
 if TYPE_CHECKING:
-    from ..kinds import Array
+    from ..kinds import Array, Facts
     from ..metric import MetricSolution
     from ..model import MDP, Chain
 
@@ -73,7 +73,7 @@ def metric(
         assert saved is not None
         solution.save(saved, restart=True)
 
-    with SweepBar(settings.tol, json) as bar:
+    with SweepBar(json) as bar:
         solution = solve_metric(
             subject,
             settings=settings,
@@ -83,7 +83,8 @@ def metric(
             on_checkpoint=keep if saved is not None else None,
         )
     before = start.sweeps if start is not None else 0
-    return _report(solution, loaded, model, policy, output, saved, before, json)
+    asked_of = {"model": model, "policy": policy or "uniform", **given_options(options)}
+    return _report(solution, loaded, asked_of, policy, output, saved, before, json)
 
 
 def _checkpoint_of(output: Path) -> Path:
@@ -93,7 +94,7 @@ def _checkpoint_of(output: Path) -> Path:
 def _report(
     solution: MetricSolution,
     loaded: Loaded,
-    model: str,
+    asked_of: Facts,
     policy: str | None,
     output: Path | None,
     saved: Path | None,
@@ -105,15 +106,15 @@ def _report(
     interrupted = solution.status is Status.INTERRUPTED
     if output is not None and saved is not None:
         if solution.converged:
-            solution.save(output, restart=False, **_extra(loaded))
+            solution.save(output, restart=False, **_extra(loaded, asked_of))
             saved.unlink(missing_ok=True)
         else:  # what can be gone on from is kept beside the answer so far
             solution.save(saved, restart=True)
-            solution.save(output, restart=False, **_extra(loaded))
+            solution.save(output, restart=False, **_extra(loaded, asked_of))
     asked = solution.question
     d = solution.distance
     facts = {
-        "model": model,
+        "model": asked_of["model"],
         **asked.describe(),
         **loaded.facts(),
         "policy": policy if asked.match == "chain" else None,
@@ -155,11 +156,13 @@ def _report(
     return 0 if solution.converged else 130 if interrupted else 1
 
 
-def _extra(loaded: Loaded) -> dict[str, Array]:
-    """What is known of the states, beside the distances."""
+def _extra(loaded: Loaded, asked_of: Facts) -> dict[str, Array]:
+    """What is known of the states, beside the distances, and which model they are of."""
+    import json
+
     import numpy as np
 
-    extra: dict[str, Array] = {}
+    extra: dict[str, Array] = {"asked_of": np.array(json.dumps(asked_of), dtype=str)}
     if loaded.mdp.state_names is not None:
         extra["state_names"] = np.array(loaded.mdp.state_names, dtype=str)
     if loaded.mdp.classes is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,6 +11,8 @@ from cyclopts import Parameter
 from .words import BadInputError, say
 
 if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
     from ..kinds import Facts
     from ..model import MDP
 
@@ -37,6 +39,14 @@ class ModelOptions:
 
 
 NO_OPTIONS = ModelOptions()
+
+
+def given_options(options: DataclassInstance) -> Facts:
+    """Options that were given, as JSON has them."""
+    given = {name: value for name, value in asdict(options).items() if value != getattr(type(options)(), name)}
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in given.items()}
+
+
 _PLACEHOLDER = 0.0  # discount of a model that has none, for work that does not depend on it
 
 

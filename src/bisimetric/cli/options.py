@@ -158,7 +158,9 @@ def _dashed(name: str) -> str:
 
 def option_names() -> Mapping[str, str]:
     """What arguments of functions are called on the command line."""
-    names = {"gamma": "--gamma"}
+    data = ("delta", "reward_range", "exact_rewards", "successors", "unseen", "states", "actions")
+    names = {"gamma": "--gamma", **{name: f"--{_dashed(name)}" for name in data}}
+    names |= {"n_states": "--states", "n_actions": "--actions"}
     for settings, forms in _FORMS.items():
         for field in dataclasses.fields(settings):
             options = forms[field.name].options if field.name in forms else ()

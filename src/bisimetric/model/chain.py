@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..checks import check_number
+from ..frames import frame
 from ..kinds import Floats, Ints, Matrix
+from ..showing import table_html
 from .distributions import Distributions, ModelError, floats, freeze
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _LARGEST_REWARD = 1e280  # values are sums of many of them
 
@@ -76,6 +81,30 @@ class Chain:
 
     def name_of(self, state: int) -> str:
         return self.state_names[state] if self.state_names is not None else str(state)
+
+    def to_frame(self) -> pd.DataFrame:
+        """All transitions as a data frame of pandas: state, reward, next state, probability."""
+        state = self.rows.row_of_entry
+        names = np.array([self.name_of(s) for s in range(self.n_states)], dtype=object)
+        return frame(
+            {
+                "state": names[state],
+                "reward": self.rewards[state],
+                "next_state": names[self.rows.indices],
+                "probability": self.rows.probs,
+            }
+        )
+
+    def _repr_html_(self) -> str:
+        low, high = (float(x) for x in (self.rewards.min(), self.rewards.max()))
+        facts = {
+            "states": self.n_states,
+            "transitions": self.rows.probs.size,
+            "discount": f"{self.gamma:g}",
+            "rewards": f"{low:.4g} to {high:.4g}",
+            "labels of states": ", ".join(self.state_labels) or "none",
+        }
+        return table_html("Chain", facts)
 
     def __repr__(self) -> str:
         return f"Chain({self.n_states} states, {self.rows.probs.size} transitions, gamma={self.gamma:g})"

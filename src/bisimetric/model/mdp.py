@@ -12,15 +12,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..frames import frame
 from ..kinds import Floats, Ints, Matrices, Matrix
+from ..showing import table_html
 from . import arrays, expressions, policies
 from .chain import Chain, check_discount, check_rewards, checked_label
 from .distributions import Distributions, Mixing, ModelError, floats, freeze, rescaling, rises
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @dataclass(frozen=True, eq=False)
@@ -321,6 +326,34 @@ class MDP:
             self.state_labels,
             self.reward_name,
         )
+
+    def to_frame(self) -> pd.DataFrame:
+        """All transitions as a data frame of pandas: state, action, reward (of the choice), next state, probability."""
+        rows = self.rows
+        choice = rows.row_of_entry
+        names = np.array([self.name_of(s) for s in range(self.n_states)], dtype=object)
+        actions = np.array([self.action_name(c) for c in range(self.n_choices)], dtype=object)
+        return frame(
+            {
+                "state": names[self.state_of_choice[choice]],
+                "action": actions[choice],
+                "reward": self.rewards[choice],
+                "next_state": names[rows.indices],
+                "probability": rows.probs,
+            }
+        )
+
+    def _repr_html_(self) -> str:
+        low, high = self.reward_range
+        facts = {
+            "states": self.n_states,
+            "choices": f"{self.n_choices}, {len(self.action_labels)} labels of actions",
+            "transitions": self.rows.probs.size,
+            "discount": f"{self.gamma:g}",
+            "rewards": f"{low:.4g} to {high:.4g}" + (f" ({self.reward_name})" if self.reward_name else ""),
+            "labels of states": ", ".join(self.state_labels) or "none",
+        }
+        return table_html("MDP", facts)
 
     def __repr__(self) -> str:
         return (

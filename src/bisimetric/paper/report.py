@@ -143,22 +143,32 @@ def _markdown(
     folder: Path, profile: Profile, variant: Variant, version: str, names: list[str], decisions: list[Decision]
 ) -> str:
     facts = _facts(folder, profile, variant, version, names)
-    number = ", ".join(f"{count} {verdict.value}" for verdict, count in counts(decisions).items())
+    shown = with_results(decisions)
+    number = ", ".join(f"{count} {_WORDS[verdict]}" for verdict, count in counts(shown).items())
     out = [
         "# The experiments of Kemertas and Jepson (2022), rerun",
+        "",
+        f"**Of {len(shown)} claims {number}.**",
         "",
         f"{profile.n_states} states in {profile.n_classes} classes, {profile.seeds} seeds. Made by "
         f"`{facts['command']}` and `bisimetric paper report RESULTS --publish FOLDER`; this page is generated. Each "
         "table (`.csv`) has means and standard errors over seeds at the plotted steps. Shaded: standard errors.",
+    ]
+    for name in names:
+        module = figure(name)
+        beyond = " (beyond the paper)" if name in BEYOND else ""
+        text = f"{caption(name, variant)} [Table]({name}.csv)."
+        out += ["", f"## {module.TITLE}{beyond}", "", f"![{module.TITLE}]({name}.png)", "", text]
+    out += [
         "",
-        f"## Claims: {number}",
+        "## Claims",
         "",
         f"{_ABOUT_RULES} The rules are in `src/bisimetric/paper/claims.py`.",
         "",
         "| | claim | verdict | effect | measure; rule |",
         "|---|---|---|---|---|",
     ]
-    for d in decisions:
+    for d in shown:
         more = " ".join(part for part in (d.elsewhere, d.reason) if part)
         reason = f" *{more}*" if more else ""
         cells = (
@@ -169,10 +179,6 @@ def _markdown(
             f"{d.finding.measure}; {d.finding.rule}",
         )
         out.append("| " + " | ".join(cell.replace("|", "∣") for cell in cells) + " |")
-    for name in names:
-        module = figure(name)
-        beyond = " (beyond the paper)" if name in BEYOND else ""
-        out += ["", f"## {module.TITLE}{beyond}", "", f"![{module.TITLE}]({name}.png)", "", caption(name, variant)]
     out += ["", "## Settings", ""]
     out += [f"- {key}: {value}" for key, value in facts.items() if key != "command"]
     return "\n".join(out) + "\n"
@@ -181,17 +187,27 @@ def _markdown(
 # ---- the page ----
 
 _STYLE = """
-body { font: 16px/1.5 system-ui, sans-serif; color: #1a1a1a; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
+:root { color-scheme: light dark; }
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
+.verdicts { font-size: 1.15rem; }
 h1 { font-size: 1.7rem; } h2 { font-size: 1.2rem; margin-top: 2.2rem; }
-figure { margin: 1rem 0; } figure img { width: 100%; height: auto; }
-figcaption { color: #444; font-size: 0.92rem; }
+figure { margin: 1rem 0; } figure img { width: 100%; height: auto; background: #fff; }
+figcaption { opacity: 0.8; font-size: 0.92rem; }
 table { border-collapse: collapse; width: 100%; font-size: 0.88rem; }
-th, td { text-align: left; vertical-align: top; padding: 0.25rem 0.6rem 0.25rem 0; border-bottom: 1px solid #ddd; }
+th, td { text-align: left; vertical-align: top; padding: 0.25rem 0.6rem 0.25rem 0; border-bottom: 1px solid #8885; }
 .holds, .fails, .undecided { font-weight: 600; white-space: nowrap; }
 .holds { color: #00664d; } .fails { color: #a33a00; } .undecided { color: #5f5f5f; }
+@media (prefers-color-scheme: dark) {
+  .holds { color: #4fd1a5; } .fails { color: #ff9a5c; } .undecided { color: #a5a5a5; }
+}
 .claims th:nth-child(2) { width: 38%; } .claims th:nth-child(5) { width: 36%; }
-.note { color: #555; } td.number { white-space: nowrap; } nav a { margin-right: 0.9rem; }
-code { background: #f3f3f3; padding: 0.1rem 0.3rem; border-radius: 3px; }
+.note { opacity: 0.75; } td.number { white-space: nowrap; } nav a { margin-right: 0.9rem; }
+code { background: #8882; padding: 0.1rem 0.3rem; border-radius: 3px; }
+@media (max-width: 640px) {
+  .claims thead { display: none; } .claims tr { display: block; padding: 0.5rem 0; border-bottom: 1px solid #8885; }
+  .claims td { display: block; border: none; padding: 0.05rem 0; } nav a { display: inline-block; }
+  td { overflow-wrap: anywhere; }
+}
 """
 _ABOUT_RULES = (
     "Effect: mean over seeds and its 95 % interval. Rules were written before results were looked at, and changed "
@@ -203,32 +219,53 @@ _ABOUT_RULES = (
     "5e and 9f are new."
 )
 _MARKS = {Verdict.HOLDS: "✓", Verdict.FAILS: "✗", Verdict.UNDECIDED: "?"}
+_WORDS = {Verdict.HOLDS: "hold", Verdict.FAILS: "fail", Verdict.UNDECIDED: "are undecided"}
 
 
 def page(
     folder: Path, profile: Profile, variant: Variant, version: str, sections: list[Section], decisions: list[Decision]
 ) -> str:
     """One self-contained HTML page."""
-    number = counts(decisions)
+    shown_claims = with_results(decisions)
     shown = [section for section in sections if section.drawn]
     links = " ".join(f'<a href="#{s.name}">{html.escape(figure(s.name).TITLE)}</a>' for s in shown)
-    summary = ", ".join(f"<b>{count}</b> {verdict.value}" for verdict, count in number.items())
     parts = [
         "<!doctype html><html lang='en'><head><meta charset='utf-8'>",
         "<meta name='viewport' content='width=device-width, initial-scale=1'>",
         f"<title>Approximate policy iteration with bisimulation metrics</title><style>{_STYLE}</style></head><body>",
         "<h1>Approximate policy iteration with bisimulation metrics: the experiments, rerun</h1>",
+        f"<p class='verdicts'>{_verdicts(shown_claims)}</p>",
         "<p>Kemertas and Jepson (TMLR 2022), rerun with bisimetric "
         f"{html.escape(version)}, profile <b>{profile.name}</b>: {profile.n_states} states in {profile.n_classes} "
         f"classes, {profile.seeds} seeds, {profile.steps} steps. Shaded: standard errors over seeds.</p>",
-        f"<p>Of {len(decisions)} claims: {summary}.</p><nav>{links} <a href='#settings'>Settings</a></nav>",
-        "<h2 id='claims'>Claims</h2>",
-        _claims_table(decisions),
+        f"<nav>{links} <a href='#claims'>Claims</a> <a href='#settings'>Settings</a></nav>",
         *(_figure_html(folder, section, variant) for section in sections),
+        "<h2 id='claims'>Claims</h2>",
+        _claims_table(shown_claims),
+        _left_out(decisions, shown_claims),
         _settings_html(folder, profile, variant, version, sections),
         "</body></html>",
     ]
     return "\n".join(parts) + "\n"
+
+
+def with_results(decisions: list[Decision]) -> list[Decision]:
+    """Claims that something was measured for."""
+    return [decision for decision in decisions if decision.finding.seeds]
+
+
+def _verdicts(decisions: list[Decision]) -> str:
+    """The verdicts in one line."""
+    parts = [
+        f"<span class='{verdict.value}'>{_MARKS[verdict]} {count} {_WORDS[verdict]}</span>"
+        for verdict, count in counts(decisions).items()
+    ]
+    return f"Of {len(decisions)} claims " + ", ".join(parts) + "."
+
+
+def _left_out(decisions: list[Decision], shown: list[Decision]) -> str:
+    count = len(decisions) - len(shown)
+    return f"<p class='note'>{count} more claims have no results here.</p>" if count else ""
 
 
 def _claims_table(decisions: list[Decision]) -> str:
@@ -244,7 +281,7 @@ def _claims_table(decisions: list[Decision]) -> str:
             f"<td class='note'>{html.escape(d.finding.measure)}; {html.escape(d.finding.rule)}</td></tr>"
         )
     return (
-        f"<p class='note'>{_ABOUT_RULES}</p>"
+        f"<details><summary>How claims are decided</summary><p class='note'>{_ABOUT_RULES}</p></details>"
         "<table class='claims'><thead><tr><th></th><th>claim</th><th>verdict</th>"
         f"<th>effect</th><th>measure and rule</th></tr></thead><tbody>{''.join(rows)}</tbody></table>"
     )
@@ -270,8 +307,9 @@ def _figure_html(folder: Path, section: Section, variant: Variant) -> str:
     gap = f" {section.absent} runs are missing." if section.absent else ""
     return (
         f"{head}<figure><img alt='{title}' src='data:image/svg+xml;base64,{picture}'>"
-        f"<figcaption>{html.escape(caption(section.name, variant))}{gap} <span class='note'>Table: "
-        f"tables/{section.name}.csv</span></figcaption></figure>"
+        f"<figcaption>{html.escape(caption(section.name, variant))}{gap} Tables: "
+        f"<a href='tables/{section.name}.csv'>all runs</a>, "
+        f"<a href='tables/{section.name}-summary.csv'>means</a>.</figcaption></figure>"
     )
 
 
