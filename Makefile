@@ -12,7 +12,7 @@ else
   INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check
 endif
 
-.PHONY: demo test test-slow fuzz lint types bench clean
+.PHONY: demo test test-slow fuzz lint types docs release bench clean
 
 $(BIN)/python:
 	$(CREATE)
@@ -35,6 +35,15 @@ lint: $(VENV)/.dev
 
 types: $(VENV)/.dev
 	$(BIN)/mypy
+
+# The documentation, in docs/_build/html; warnings are errors.
+docs: $(VENV)/.dev
+	$(BIN)/sphinx-build -W --keep-going -q -E -b html docs docs/_build/html
+	@echo docs/_build/html/index.html
+
+# Wheel and sdist: built, checked, installed into an empty environment and tried (see tools/release.py).
+release: $(VENV)/.dev
+	$(BIN)/python tools/release.py
 
 test: lint types
 	$(BIN)/python -m pytest -m 'not slow' -n auto --maxprocesses 4 --dist worksteal

@@ -34,7 +34,14 @@ settings.register_profile(
 )
 settings.load_profile("bisimetric")
 
-_ABOUT_THE_CPU = ("test_threads_and_blocks", "test_interrupts_within_a_sweep", "test_a_failing_unit", "test_forked")
+_ABOUT_THE_CPU = (
+    "test_threads_and_blocks",
+    "test_interrupts_within_a_sweep",
+    "test_a_failing_unit",
+    "test_forked",
+    "test_discount_one",
+    "test_following_paths",
+)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -49,10 +56,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """On the CUDA path, leave out what is about the CPU's threads and units of work."""
+    """On the CUDA path, leave out what is about the CPU's threads and units of work, and what only it can do."""
     for item in items:
         if DEVICE != "cpu" and item.name.startswith(_ABOUT_THE_CPU):
-            item.add_marker(pytest.mark.skip(reason="about the CPU's threads and units of work"))
+            item.add_marker(pytest.mark.skip(reason="about the CPU's engine"))
 
 
 @pytest.fixture

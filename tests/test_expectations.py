@@ -32,7 +32,13 @@ def _in_folder(tmp_path, monkeypatch, one_thread):
 def test_examples_of_help_run(capsys):
     """All of them, in their order, in one folder: each ends well."""
     pytest.importorskip("gymnasium")
-    order = ("solve", "metric", "compare", "lump", "aggregate", "convert", "info", "bench", "paper")
+    rng = np.random.default_rng(0)
+    lines = [f"{s},{a},{s % 2},{t},false" for s, a, t in rng.integers(2, size=(500, 3))]
+    Path("data.csv").write_text("\n".join(["s,a,r,s_next,done", *lines]) + "\n")
+    order = (
+        *("solve", "estimate", "metric", "query", "compare", "abstract", "explain", "lump"),
+        *("aggregate", "view", "convert", "info", "bench", "paper"),
+    )
     assert set(EXAMPLES) == set(order)
     for line in (line for command in order for line in EXAMPLES[command]):
         program, *arguments = shlex.split(line)

@@ -16,31 +16,74 @@ ROOT = Path(bisimetric.__file__).parent
 # For each module or folder directly under bisimetric, the siblings that it may import. A dotted name allows that
 # part of a sibling only. Imports inside a folder are its own affair. Modules that do not exist yet are listed
 # where the design names them; a module that is not listed may import nothing of ours.
-GROUND = {"archives", "atomic", "checks", "damage", "kinds", "locks", "status"}  # files, checks, types: for everybody
-ENGINES = {"backends.protocol", "backends.select", "backends.errors", "backends.threads"}  # the seam: all that is seen
-CORE = GROUND | ENGINES | {"model", "transport", "aggregation", "lumping", "reduction", "values", "certificates"}
-EVERYTHING_BELOW = CORE | {"metric", "policy", "schedules", "formats", "problems", "pictures", "backends.reference"}
+GROUND = {
+    "archives",
+    "atomic",
+    "bars",
+    "checks",
+    "damage",
+    "frames",
+    "kinds",
+    "locks",
+    "showing",
+    "status",
+}  # files, checks, types: for everybody
+ENGINES = {
+    "backends.protocol",
+    "backends.select",
+    "backends.errors",
+    "backends.threads",
+    "backends.plans",
+}  # the seam: all that is seen
+CORE = (
+    GROUND
+    | ENGINES
+    | {"model", "transport", "aggregation", "lumping", "distinctions", "reduction", "values", "certificates"}
+)
+EVERYTHING_BELOW = CORE | {
+    "metric",
+    "estimate",
+    "queries",
+    "abstraction",
+    "policy",
+    "schedules",
+    "formats",
+    "problems",
+    "pictures",
+    "pages",
+    "plot",
+    "backends.reference",
+}
 ALLOWED: dict[str, set[str]] = {
     "atomic": set(),
+    "bars": set(),
+    "frames": {"kinds"},
     "checks": set(),
     "damage": set(),
     "locks": set(),
     "status": set(),
+    "showing": set(),
     "kinds": set(),
     "archives": {"atomic", "damage", "kinds"},
     "model": GROUND,
     "schedules": GROUND,
-    "certificates": {"kinds"},
+    "certificates": {"kinds", "showing"},
     "transport": GROUND,  # settings and error mathematics: no engine
     "backends": GROUND | {"model", "transport"},
     "aggregation": GROUND | ENGINES | {"model"},  # the quotient is an MDP; distances come as arrays or Distances
-    "lumping": GROUND | ENGINES | {"model", "aggregation"},
+    "lumping": GROUND | ENGINES | {"model", "aggregation", "distinctions"},
+    "distinctions": GROUND | {"model", "lumping"},
     "reduction": GROUND | {"model", "aggregation", "lumping"},
     "values": GROUND | ENGINES | {"aggregation", "certificates", "model"},
     "metric": CORE,
-    "policy": CORE | {"metric", "schedules"},
+    "estimate": CORE | {"metric"},
+    "policy": CORE | {"metric", "schedules", "estimate"},
+    "queries": CORE | {"metric"},
+    "abstraction": CORE | {"metric", "queries"},
     "formats": GROUND | {"model"},
     "problems": GROUND | {"model"},
+    "pages": CORE | {"metric", "policy"},
+    "plot": CORE | {"metric", "policy", "pages"},
     "pictures": {"model", "aggregation", "policy"},
     "paper": EVERYTHING_BELOW,
     "bench": EVERYTHING_BELOW | {"__init__"},
@@ -49,7 +92,20 @@ ALLOWED: dict[str, set[str]] = {
     "__init__": EVERYTHING_BELOW,
 }
 # Loaded when used, never at the top of a module (but for the folder or module named here).
-LAZY = {"cupy", "matplotlib", "plotly", "gymnasium", "stormpy", "dask", "torch", "ot", "rich"}
+LAZY = {
+    "cupy",
+    "matplotlib",
+    "plotly",
+    "gymnasium",
+    "minari",
+    "pyarrow",
+    "stormpy",
+    "dask",
+    "torch",
+    "ot",
+    "rich",
+    "pandas",
+}
 LAZY_EXCEPTIONS = {("paper", "matplotlib")}
 
 

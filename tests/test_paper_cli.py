@@ -434,10 +434,10 @@ def test_the_page_of_a_part_is_of_that_part(whole):
 
 
 def check_page(page, drawn):
-    """Self-contained, with every figure that was drawn and every claim."""
+    """Verdicts, figures, claims with results; nothing is fetched, and tables are linked."""
     assert page.startswith("<!doctype html>")
     for kind, target in re.findall(r"""\b(href|src)\s*=\s*["']?([^"'\s>]+)""", page):
-        assert target.startswith("#" if kind == "href" else "data:image/"), target
+        assert target.startswith(("#", "tables/") if kind == "href" else "data:image/"), target
     assert "http:" not in page
     assert "https:" not in page
     assert "<script" not in page
@@ -453,9 +453,15 @@ def check_page(page, drawn):
         assert f"id='{name}'" in page
         assert html.escape(figure(name).TITLE) in page
         assert (html.escape(figure(name).CAPTION) in page) == (name in drawn)
-    for claim in CLAIMS:
-        assert f"<td>{claim.name}</td>" in page
+    shown = [claim for claim in CLAIMS if f"<td>{claim.name}</td>" in page]
+    assert shown
+    for claim in shown:  # those without results are left out
+        assert set(claim.figures) <= set(drawn)
         assert html.escape(claim.text) in page
+    assert f"Of {len(shown)} claims" in page
+    assert page.index("Of ") < page.index("<figure>") < page.index("<h2 id='claims'>")
+    for name in drawn:
+        assert f"href='tables/{name}.csv'" in page
     for target in re.findall(r"""href=["']#([^"']+)""", page):
         assert re.search(rf"""id=["']{target}["']""", page)
     assert bm.__version__ in page
