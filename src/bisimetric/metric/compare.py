@@ -63,7 +63,7 @@ def compare(
         changes: settings by name that differ from `settings`, such as match="labels" or tol=1e-3.
 
     Returns:
-        A `CrossMetric`. Ctrl-C ends the work with status INTERRUPTED and a valid error; before the first sweep it is raised.
+        A `CrossMetric`. Ctrl-C ends it with status INTERRUPTED and a valid error (before the first sweep: raised).
     """
     check_type("model", model, Chain, MDP, words="a Chain or an MDP")
     check_type("other", other, Chain, MDP, words="a Chain or an MDP")
