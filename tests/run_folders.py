@@ -73,7 +73,7 @@ def start(*arguments: str | Path) -> subprocess.Popen:
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-def wait_for_steps(process: subprocess.Popen, folder: Path, count: int, seconds: float = 60.0) -> None:
+def wait_for_steps(process: subprocess.Popen, folder: Path, count: int, seconds: float = 300.0) -> None:
     """Wait until the history has `count` lines; the process must still be at work then."""
     end = time.monotonic() + seconds
     path = folder / "history.jsonl"

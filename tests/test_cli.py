@@ -277,7 +277,7 @@ def test_ctrl_c_leaves_a_whole_file_or_none(sweeps):
             assert process.stdout.readline() in ("loaded\n", "sweep\n")
         time.sleep(0.02)
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=300)
     assert process.returncode == 130, err
     assert "Traceback" not in err
     if sweeps == 0 and not files():

@@ -196,7 +196,7 @@ def test_forked_processes_have_threads_of_their_own():
     bm.set_threads(2)
     here = bm.solve_metric(garnet_chain()).distance
     with multiprocessing.get_context("fork").Pool(1) as pool:
-        there = pool.apply_async(_solved_there).get(timeout=120)
+        there = pool.apply_async(_solved_there).get(timeout=300)
     np.testing.assert_array_equal(there, here)
 
 

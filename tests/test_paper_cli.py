@@ -351,7 +351,7 @@ def test_an_interrupted_command_goes_on_to_the_same_results(send, whole, tmp_pat
         assert time.monotonic() < end
         time.sleep(0.002)
     send(process.pid, signal.SIGINT)
-    _, said = process.communicate(timeout=60)
+    _, said = process.communicate(timeout=300)
     done = len(list(folder.glob("runs/*.npz")))
     if done < 6:
         assert process.returncode == 130, said

@@ -106,7 +106,7 @@ def test_ids_are_the_same_in_other_processes():
     for seed in ("1", "2"):
         command = [sys.executable, "-c", code, os.path.dirname(__file__)]
         env = {**os.environ, "PYTHONHASHSEED": seed}
-        said = subprocess.run(command, env=env, capture_output=True, text=True, check=True, timeout=60).stdout
+        said = subprocess.run(command, env=env, capture_output=True, text=True, check=True, timeout=300).stdout
         assert said.split() == [job_id(POLICY), job_id(SHARP)]
 
 

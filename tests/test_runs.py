@@ -212,7 +212,7 @@ def test_one_process_at_a_time(tmp_path):
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
     with runs.locked(folder):
         process = start("--resume", folder, "--steps", 99)
-        _, said = process.communicate(timeout=60)
+        _, said = process.communicate(timeout=300)
     assert process.returncode == 2
     assert "another process is working in this run folder" in said
     assert "Traceback" not in said
