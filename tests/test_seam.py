@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import bisimetric
 from bisimetric.backends import cpu, cuda, protocol
+from bisimetric.backends.cpu import kernels
 from bisimetric.backends.cpu.distances import HostDistances
 from bisimetric.backends.cpu.sweeper import CpuSweeper
 from bisimetric.backends.cuda.distances import DeviceDistances
@@ -71,3 +74,34 @@ def test_numbers_that_certificates_rest_on_stand_once():
     for engine in ("cpu", "cuda"):
         for path in (ROOT / "backends" / engine).glob("*.py"):
             assert not own.search(path.read_text(encoding="utf-8")), path.name
+
+
+def test_parts_of_kernels_are_called_by_kernels_only():
+    """Python has no way into them: a call would not end well."""
+    folder = ROOT / "backends" / "cpu" / "kernels"
+    functions = [
+        (path, node) for path in folder.glob("*.py") for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+    ]
+    functions = [(path, node) for path, node in functions if isinstance(node, ast.FunctionDef)]
+    decorated = {node.name: {ast.unparse(one) for one in node.decorator_list} for _, node in functions}
+    parts = {name for name, words in decorated.items() if words & {"part", "minima_part"}}
+    assert len(parts) > 100
+    assert not parts & set(kernels.__all__)
+    for path, node in functions:
+        if not node.decorator_list and path.name not in ("jit.py", "cache.py"):
+            inner = {one for one in ast.walk(node) if isinstance(one, ast.FunctionDef) and one.decorator_list}
+            called = {ast.unparse(one.func) for one in _calls(node, inner)}
+            assert not called & parts, (path.name, node.name)
+    for path in ROOT.rglob("*.py"):
+        if folder not in path.parents:
+            for name in re.findall(r"\bkernels\.(\w+)", path.read_text(encoding="utf-8")):
+                assert name not in parts, (path.name, name)
+
+
+def _calls(node: ast.AST, without: set[ast.AST]) -> Iterator[ast.Call]:
+    """Calls in a function, but for those in some functions within it."""
+    for child in ast.iter_child_nodes(node):
+        if child not in without:
+            if isinstance(child, ast.Call):
+                yield child
+            yield from _calls(child, without)

@@ -6,15 +6,26 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from numba import njit
 from transport_blocks import GROUNDS, ROWS, distribution, ground, rows_of
 
 from bisimetric.backends.cpu import kernels
 from bisimetric.backends.cpu.kernels import combine, pairs, simplex, small_supports, spanning_tree
-from bisimetric.backends.cpu.kernels.arguments import Block, Ground, Layout, Memory, Rows
+from bisimetric.backends.cpu.kernels.arguments import Block, Ground, Layout, Memory, Rows, read_only
 
 GO_ON = np.zeros(1, np.uint8)
 NOWHERE = np.empty((0, 0))
 SEEDS = st.integers(0, 2**32 - 1)
+
+
+def entered(part):
+    """A part of kernels with a way in from Python."""
+    return njit(lambda *given: part(*given))  # noqa: PLW0108 (this is what gives the way in)
+
+
+scratch, gather, solve = entered(spanning_tree.scratch), entered(pairs.gather), entered(simplex.solve)
+kept_entries, small_scratch = entered(combine.kept_entries), entered(small_supports.small_scratch)
+settle_row = entered(small_supports.settle_row)
 
 
 def some_rows(rng: np.random.Generator, n_rows: int, n: int, widest: int) -> np.ndarray:
@@ -35,7 +46,11 @@ def other_masses(rng: np.random.Generator, rows: np.ndarray) -> np.ndarray:
 
 def csr(rows: np.ndarray) -> Rows:
     made = rows_of(rows)
-    return Rows(made.indptr, made.indices.view(np.uint32), made.probs)
+    return Rows(read_only(made.indptr), read_only(made.indices.view(np.uint32)), read_only(made.probs))
+
+
+def block_of(members: np.ndarray, *given: int) -> Block:
+    return Block(read_only(members), *given)
 
 
 def empty_memory(given: Rows, block: Block) -> Memory:
@@ -48,7 +63,7 @@ def empty_memory(given: Rows, block: Block) -> Memory:
 def pair_by_pair(given: Rows, block: Block, cost: np.ndarray, top: float, memory: Memory):
     """(values, errors, pivots) from `solve` and the closed forms, pair by pair; `memory` is replaced."""
     indptr, indices, probs = given
-    part, real, link = spanning_tree.scratch(64)
+    part, real, link = scratch(64)
     out, errors = (np.full((block.a1 - block.a0, len(block.members) - block.corner), np.nan) for _ in range(2))
     pivots, tol = 0, pairs.PRICING * top
     for a in range(block.a0, block.a1):
@@ -58,23 +73,23 @@ def pair_by_pair(given: Rows, block: Block, cost: np.ndarray, top: float, memory
             to = indptr[block.members[b]]
             m = indptr[block.members[b] + 1] - to
             if n == 1 or m == 1 or n + m == 4:
-                lone = Block(block.members[[a, b]], 0, 1, 1, 1)
+                lone = block_of(block.members[[a, b]], 0, 1, 1, 1)
                 value, error, own = np.zeros((1, 1)), np.zeros((1, 1)), empty_memory(given, lone)
                 kernels.exact_block(given, np.zeros(1), lone, Ground(cost, top, 1.0), own, GO_ON, value, error)
                 memory.entries[start : start + len(own.entries)] = own.entries
                 out[a - block.a0, b - block.corner] = value[0, 0]
                 errors[a - block.a0, b - block.corner] = error[0, 0]
             else:
-                pairs.gather(cost, indices, lo, n, to, m, part)
+                gather(cost, indices, lo, n, to, m, part)
                 real[spanning_tree.MASS, :n], real[spanning_tree.MASS, n : n + m] = (
                     probs[lo : lo + n],
                     probs[to : to + m],
                 )
-                value, more = simplex.solve(n, m, part, real, link, memory.entries, start, tol)
+                value, more = solve(n, m, part, real, link, memory.entries, start, tol)
                 pivots += more
                 out[a - block.a0, b - block.corner] = value
                 errors[a - block.a0, b - block.corner] = tol + 4.0 * pairs.EPS * (n + m) * top
-            start += combine.kept_entries(n, m, 0, 2)
+            start += kept_entries(n, m, 0, 2)
     return out, errors, pivots
 
 
@@ -119,13 +134,13 @@ def test_blocks_are_their_pairs(two_models, first, dtype, seed, widest, kind):
     n = widest + int(rng.integers(0, 4))
     rows = some_rows(rng, 7, n, widest)
     members, corner = np.arange(7), 3 if two_models else 0
-    memory = empty_memory(csr(rows), Block(members, 0, 1, first, corner))
+    memory = empty_memory(csr(rows), block_of(members, 0, 1, first, corner))
     cost = ground(rng, kind, n).astype(dtype)
     for step in range(6):
         given = csr(rows)
         for a0, a1 in ((0, 2), (2, corner or 7)):
-            check(given, Block(members, a0, a1, first, corner), cost, memory)
-            check_kept(given, Block(members, a0, a1, first, corner), cost, memory, rng)
+            check(given, block_of(members, a0, a1, first, corner), cost, memory)
+            check_kept(given, block_of(members, a0, a1, first, corner), cost, memory, rng)
         if step == 1:
             cost = (cost + 0.1 * ground(rng, "uniform", n)).astype(dtype)
         elif step == 2:
@@ -145,14 +160,14 @@ def test_every_shape(sizes):
     n = sum(sizes)
     rows = np.array([distribution(rng, "simplex", n, size) for size in (*sizes, *sizes)])
     rows[2] = rows[0]
-    memory = empty_memory(csr(rows), Block(np.arange(4), 0, 1, 1, 0))
+    memory = empty_memory(csr(rows), block_of(np.arange(4), 0, 1, 1, 0))
     for k in range(8):
         cost = (1.0 + 0.1 * k) * ground(rng, "line", n) + 0.1 * ground(rng, "uniform", n)
-        check(csr(rows), Block(np.arange(4), 0, 4, 1, 0), cost, memory)
+        check(csr(rows), block_of(np.arange(4), 0, 4, 1, 0), cost, memory)
         for _ in range(2):
             out = np.zeros((4, 4))
             given = Ground(cost, float(cost.max()), 1.0)
-            block = Block(np.arange(4), 0, 4, 1, 0)
+            block = block_of(np.arange(4), 0, 4, 1, 0)
             kernels.exact_block(csr(rows), np.zeros(1), block, given, memory, GO_ON, out, NOWHERE)
             assert out[0, 2] == 0.0
 
@@ -161,14 +176,14 @@ def test_kept_trees_are_settled_without_solving():
     """All pairs of supports of 2 … 8 states whose trees are still optimal, and none with a closed form."""
     rng = np.random.default_rng(1)
     rows = np.array([distribution(rng, "simplex", 12, 1 + k % 9) for k in range(27)])
-    given, block = csr(rows), Block(np.arange(27), 0, 27, 1, 0)
+    given, block = csr(rows), block_of(np.arange(27), 0, 27, 1, 0)
     memory, cost = empty_memory(given, block), ground(rng, "uniform", 12)
     costs = Ground(cost, float(cost.max()), 1.0)
     kernels.exact_block(given, np.zeros(1), block, costs, memory, GO_ON, np.zeros((27, 27)), NOWHERE)
-    small = small_supports.small_scratch(cost, 9)
+    small = small_scratch(cost, 9)
     pending, sizes = np.empty((2, 27), np.int64), np.diff(given.indptr)
     for a in range(27):
-        count, most = small_supports.settle_row(given, block, a, costs, memory, small, pending, np.zeros((27, 27)))
+        count, most = settle_row(given, block, a, costs, memory, small, pending, np.zeros((27, 27)))
         settled = np.setdiff1d(np.arange(a + 1, 27), pending[0, :count])
         expected = [
             b

@@ -12,7 +12,7 @@ from ...model import Distributions
 from ...transport import Transport, budget
 from ..protocol import Array, Ints, PairSolver, Tally, corner_of
 from . import kernels
-from .kernels.arguments import Block, Ground, Rows
+from .kernels.arguments import Block, Ground, Rows, read_only
 
 
 class PairTally:
@@ -56,7 +56,7 @@ class CpuSolver(ABC):
         transport: Transport,
         remember: bool,
     ) -> None:
-        self.dtype, self.rows, self.groups = dtype, rows, groups
+        self.dtype, self.rows, self.groups = dtype, rows, tuple(map(read_only, groups))
         self.transport, self.remember, self.p = transport, remember, transport.order
         self.corners = [corner_of(rows, members) for members in groups]
         self.with_diagonal = transport.with_diagonal
@@ -164,4 +164,4 @@ class CpuSolver(ABC):
 
 
 def _for_kernels(rows: Distributions) -> Rows:
-    return Rows(rows.indptr, rows.indices.view(np.uint32), rows.probs)
+    return Rows(read_only(rows.indptr), read_only(rows.indices.view(np.uint32)), read_only(rows.probs))

@@ -12,6 +12,13 @@ from numpy.typing import NDArray
 Array = NDArray[Any]
 
 
+def read_only(array: Array) -> Array:
+    """The array, for kernels that do not write to it. Numba compiles anew for one that could be written to."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
 class Rows(NamedTuple):
     """Distributions over states, as CSR rows that sum to 1 and have no zeros."""
 

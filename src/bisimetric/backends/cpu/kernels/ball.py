@@ -6,7 +6,7 @@ Bounds are rigorous, from entropic potentials.
 import numpy as np
 
 from .arguments import Pair
-from .jit import kernel
+from .jit import kernel, part
 from .pairs import corners, gather, largest_of, product_cost, root_and_error, two_by_two, widest_support
 from .scaling import LOG_X, LOG_Y, PLAN, solve_log, workspace
 from .sinkhorn import dual_value, entropy_term, exact_cost, log_pair, relative_entropy, value_rounding
@@ -15,13 +15,13 @@ _EPS = float(np.finfo(np.float64).eps)
 _BISECTIONS = 80
 
 
-@kernel
+@part
 def _two_by_two_rounding(value, a, b, costs):
     """How far `two_by_two` may be off."""
     return 8.0 * _EPS * (value + (min(a) + min(b)) * max(costs))
 
 
-@kernel
+@part
 def two_by_two_ball(a, b, costs, radius):
     """(least cost over 2 × 2 couplings with KL ≤ radius, how far it may be off).
 
@@ -48,7 +48,7 @@ def two_by_two_ball(a, b, costs, radius):
     return value, off * (c00 + c11 - c01 - c10) + 8.0 * _EPS * value
 
 
-@kernel
+@part
 def _next_trial(log_reg, miss, last_reg, last_miss, low, high):
     """The next log λ: KL is nearly a power of λ, so a secant in logs, kept inside (low, high)."""
     if np.isnan(last_reg):
@@ -60,7 +60,7 @@ def _next_trial(log_reg, miss, last_reg, last_miss, low, high):
     return guess if low < guess < high else 0.5 * (low + high)
 
 
-@kernel
+@part
 def _rounded(pair, plan):
     """(⟨ω̃, C⟩, KL(ω̃ ‖ a⊗b)) of the plan made feasible: excess columns are cut, what is missing is spread."""
     part, a, b = pair
@@ -92,7 +92,7 @@ def _rounded(pair, plan):
     return cost, kl
 
 
-@kernel
+@part
 def _ball_pair(pair, inv_p, ball, work, kept, start):
     """Search λ until KL = radius; returns (value, by how much the answer may be above it, iterations).
 
@@ -205,7 +205,7 @@ def ball_block(rows, block, ground, ball, memory, halt, out):
     return iterations, worst
 
 
-@kernel
+@part
 def _transformed_value(pair, f):
     """⟨f, a⟩ + ⟨g, b⟩ after two C-transforms, which make any f dual feasible and improve it."""
     part, a, b = pair
@@ -225,7 +225,7 @@ def _transformed_value(pair, f):
     return total
 
 
-@kernel
+@part
 def _potentials_between(pair, potentials, top, kept, own, log_y):
     """λ of a pair, and log y from what is kept at `own`; own < 0: nothing is, and the product plan is the start."""
     b, reg = pair.b, potentials.reg
@@ -241,7 +241,7 @@ def _potentials_between(pair, potentials, top, kept, own, log_y):
     return reg
 
 
-@kernel
+@part
 def _entropic_bounds(pair, reg, work, tol, limit):
     """(lower bound on the exact cost, upper one) from the entropic plan of λ, rounding aside."""
     log_x, a = work.vec[LOG_X], pair.a

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from .jit import kernel
+from .jit import kernel, part
 from .pairs import widest_range
 
 _TILE = 32
@@ -97,7 +97,7 @@ def wanted_of_partners(sides, s0, begin, partners, wanted):
                 _want(wanted, pointers[s] + partners[y, s], y, top, corner)
 
 
-@kernel
+@part
 def _want(wanted, x, y, top, corner):
     if x <= y:
         wanted[x - top, y - corner] = True
@@ -272,7 +272,7 @@ def carry_over(old, new, same, layout, cold):
             target += new_size
 
 
-@kernel
+@part
 def kept_entries(n, m, per_pair, shared):
     """Entries kept for a pair of supports n and m; closed forms keep none, but trees of two states a side one."""
     if n == 1 or m == 1:

@@ -7,7 +7,7 @@ threads are above.
 
 import numpy as np
 
-from .jit import kernel
+from .jit import kernel, part
 
 _TILE = 192
 _STRIP = 32  # rows of one product; a tile has a whole number of strips
@@ -61,7 +61,7 @@ def _between_products(counts, matrix, members, vectors, x):
                 x[t, i] = row[i] / x[t, i]
 
 
-@kernel
+@part
 def _column_error(q, y, target):
     """L1 error of the column sums y∘q, q = K x; four sums side by side."""
     by_four = len(y) - len(y) % 4
@@ -76,7 +76,7 @@ def _column_error(q, y, target):
     return (e0 + e1) + (e2 + e3)
 
 
-@kernel
+@part
 def _begin_newton(row, target, x, y, q, vectors, t):
     """Set up the Newton system of a pair; returns ⟨r, r / column sums⟩."""
     product = 0.0
@@ -94,7 +94,7 @@ def _begin_newton(row, target, x, y, q, vectors, t):
     return product
 
 
-@kernel
+@part
 def _solve(y, q, vectors, t, product):
     """One step of conjugate gradients; returns ⟨r, r / column sums⟩, negative where the matrix is not positive."""
     curvature = 0.0
@@ -121,7 +121,7 @@ def _solve(y, q, vectors, t, product):
     return after
 
 
-@kernel
+@part
 def _shorten(vectors, t, reach):
     """Cut the Newton step to change log y by no more than `reach`."""
     largest = 0.0
@@ -132,7 +132,7 @@ def _shorten(vectors, t, reach):
             vectors[STEP, t, j] *= reach / largest
 
 
-@kernel
+@part
 def _move(y, vectors, t, share):
     """Move log y by a share of the Newton step."""
     for j in range(len(y)):
@@ -140,7 +140,7 @@ def _move(y, vectors, t, share):
         vectors[START, t, j] = y[j]
 
 
-@kernel
+@part
 def _solve_on(counts, numbers, vectors, y, q, t, limit):
     """Go on with a pair's Newton system; where it is solved, or the rounds are used up, take the step."""
     after = _solve(y, q, vectors, t, numbers[PRODUCT, t])
@@ -153,7 +153,7 @@ def _solve_on(counts, numbers, vectors, y, q, t, limit):
         counts[SOLVING, t], counts[TRIED, t] = 0, 1
 
 
-@kernel
+@part
 def _step_back(counts, numbers, vectors, y, t):
     """After a Newton step that went too far: half of the way back, or all of it."""
     numbers[REACH, t] *= 0.5
@@ -165,7 +165,7 @@ def _step_back(counts, numbers, vectors, y, t):
     _move(y, vectors, t, -1.0)
 
 
-@kernel
+@part
 def _slow(counts, numbers, t, before, tol):
     """Whether a Newton step is due: after a good one, or where too many plain scalings are foreseen."""
     error, tried = numbers[ERROR, t], counts[TRIED, t]
@@ -224,7 +224,7 @@ def _after_products(counts, numbers, vectors, matrix, members, tol, limit, done)
     return found
 
 
-@kernel
+@part
 def _inner(x, y):
     """⟨x, y⟩; four sums side by side."""
     by_four = len(x) - len(x) % 4
@@ -239,7 +239,7 @@ def _inner(x, y):
     return (s0 + s1) + (s2 + s3)
 
 
-@kernel
+@part
 def _dual_value(row, column, x, q, reg):
     """⟨f, a⟩ + ⟨g, b⟩ with f = λ log(x/a), g = −λ log q; see `scaling`."""
     total = 0.0
@@ -252,7 +252,7 @@ def _dual_value(row, column, x, q, reg):
     return max(reg * total, 0.0)
 
 
-@kernel
+@part
 def _compact(counts, numbers, vectors):
     """Move the pairs at work to the first slots; returns how many there are."""
     last = counts.shape[1] - 1
@@ -297,7 +297,7 @@ def _refill(slots, queue, block, matrix, kept, counts, numbers, vectors):
     return _compact(counts, numbers, vectors)
 
 
-@kernel
+@part
 def _keep(counts, vectors, t, kept):
     """Keep y'/b = 1/q of a solved pair, where there is room."""
     if kept.shape[0] > 0:

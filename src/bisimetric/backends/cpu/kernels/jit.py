@@ -3,26 +3,46 @@
 Sums are added in the order in which they are written, never in one that the compiler likes better. A kernel's result
 would otherwise depend on what was inlined into it, and so on what had been compiled before. Where a sum is to be fast,
 its parts are written out.
+
+Compiling is what a first call waits for, so no more is compiled than is used: only kernels that Python calls have a way
+in from Python, which takes as long to compile as many a kernel, and constants do not make kernels of their own.
 """
 
 from typing import Any
 
-from numba import njit
+from numba import njit, types
 
 from .cache import keep_compiled
 
-_OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
+_OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
+_WITHIN: dict[str, Any] = {**_OPTIONS, "no_cpython_wrapper": True}
 _MINIMA = {"nnan", "ninf", "nsz"}  # lets minima be vectorised; changes no result for finite numbers
 
 
 def kernel(function: Any) -> Any:
-    """Compile a function."""
-    return keep_compiled(njit(**_OPTIONS)(function))
+    """Compile a function that Python calls."""
+    return _kept(njit(**_OPTIONS)(function))
 
 
-def minima_kernel(function: Any) -> Any:
-    """Compile a function that takes minima of finite numbers."""
-    return keep_compiled(njit(**_OPTIONS, fastmath=_MINIMA)(function))
+def part(function: Any) -> Any:
+    """Compile a function that kernels call, and nobody else: Python has no way in, and would find nothing there."""
+    return _kept(njit(**_WITHIN)(function))
+
+
+def minima_part(function: Any) -> Any:
+    """Compile a part that takes minima of finite numbers."""
+    return _kept(njit(**_WITHIN, fastmath=_MINIMA)(function))
+
+
+def _kept(dispatcher: Any) -> Any:
+    """Keep what is compiled; a call with a constant, as in f(x, 0), is compiled for any number."""
+    template = dispatcher.get_call_template
+
+    def of_any_number(args: Any, named: Any) -> Any:
+        return template(tuple(map(types.unliteral, args)), {name: types.unliteral(one) for name, one in named.items()})
+
+    dispatcher.get_call_template = of_any_number
+    return keep_compiled(dispatcher)
 
 
 def inlined(function: Any) -> Any:

@@ -19,7 +19,7 @@ Kernels are serial, and stop where the table has no more room; the caller makes 
 
 import numpy as np
 
-from .jit import kernel
+from .jit import kernel, part
 from .pairs import EPS, PRICING
 from .simplex import solve
 from .spanning_tree import FLOW, MASS, PARENT, scratch
@@ -33,7 +33,7 @@ _MOVES = 1e-6  # share of its gap by which an update moves a pair
 _TINY = float(np.finfo(np.float64).tiny)
 
 
-@kernel
+@part
 def _slot(keys, key):
     """Where a key is in the table of hashes, or where it would go."""
     mask = len(keys) - 1
@@ -53,7 +53,7 @@ def rehash(old_keys, old_ids, keys, ids):
             keys[at], ids[at] = old_keys[k], old_ids[k]
 
 
-@kernel
+@part
 def first_bounds(s, t, landmarks, errors, largest):
     """(lower, upper) from the triangle inequality over landmarks [S, L] that are known up to errors [L]."""
     lower, upper = 0.0, largest
@@ -89,14 +89,14 @@ def enter(s, t, model, table):
     return new
 
 
-@kernel
+@part
 def _row_pairs(model, s, t):
     """How many pairs of rows are compared for two states."""
     n, m = model.pointers[s + 1] - model.pointers[s], model.pointers[t + 1] - model.pointers[t]
     return n * m if model.combine == HAUSDORFF else n
 
 
-@kernel
+@part
 def _row_pair(model, s, t, k):
     """Rows of the k-th pair of rows."""
     if model.combine == HAUSDORFF:
@@ -105,7 +105,7 @@ def _row_pair(model, s, t, k):
     return model.order[model.pointers[s] + k], model.order[model.pointers[t] + k]
 
 
-@kernel
+@part
 def open_pair(pair, model, table):
     """Enter the pairs of successors; False where there is no room for them."""
     indptr, indices, counts = model.indptr, model.indices, table.counts
@@ -144,7 +144,7 @@ def open_pair(pair, model, table):
     return True
 
 
-@kernel
+@part
 def _product(x, y, at, model, costs, kids):
     """(⟨a⊗b, C⟩, the largest cost): the only plan there is where one side has a single state."""
     indptr, probs = model.indptr, model.probs
@@ -158,7 +158,7 @@ def _product(x, y, at, model, costs, kids):
     return value, top
 
 
-@kernel
+@part
 def _tree_value(x, y, at, tree, model, share, table, work):
     """(Optimal cost, the largest cost) for costs lower + share · gap; the optimal tree is left in `work`, and kept."""
     indptr, probs, kids, lower, upper = model.indptr, model.probs, table.kids, table.lower, table.upper
@@ -178,7 +178,7 @@ def _tree_value(x, y, at, tree, model, share, table, work):
     return value, top
 
 
-@kernel
+@part
 def _transport(x, y, at, tree, model, table, work, twice):
     """(A lower bound on W(lower), an upper bound on W(upper)) for two rows; a plan is left in work.
 
@@ -211,7 +211,7 @@ def _transport(x, y, at, tree, model, table, work, twice):
     return max(low - (PRICING + share) * top, 0.0), min(high, best) + share * top_upper
 
 
-@kernel
+@part
 def _keep_plan(pair, x, y, at, model, table, work):
     """Keep the plan of the transport that was solved last: what `push_weights` follows."""
     indptr, probs = model.indptr, model.probs
@@ -234,7 +234,7 @@ def _keep_plan(pair, x, y, at, model, table, work):
     table.plan_base[pair] = model.c_R * abs(model.rewards[x] - model.rewards[y])
 
 
-@kernel
+@part
 def _bounds_matched(pair, model, table, work, twice):
     """Bounds of an opened pair whose rows are matched one by one: the maximum over them."""
     indptr, rewards = model.indptr, model.rewards
@@ -255,7 +255,7 @@ def _bounds_matched(pair, model, table, work, twice):
     return lower, upper
 
 
-@kernel
+@part
 def _sets_apart(low, high, work):
     """Hausdorff distances of two sets from bounds of their pairs: (lower, upper, the pair that decides).
 
@@ -279,7 +279,7 @@ def _sets_apart(low, high, work):
     return lower, upper, decides
 
 
-@kernel
+@part
 def _bounds_of_sets(pair, model, table, work, twice):
     """Bounds of an opened pair whose choices are compared as sets."""
     indptr, rewards = model.indptr, model.rewards
@@ -308,7 +308,7 @@ def _bounds_of_sets(pair, model, table, work, twice):
     return lower, upper
 
 
-@kernel
+@part
 def _bounds(pair, model, table, work, twice):
     """Bounds of an opened pair from those of its successors, with rounding counted; its plan is kept."""
     slack = 16.0 * (EPS * model.largest + _TINY)
@@ -319,7 +319,7 @@ def _bounds(pair, model, table, work, twice):
     return lower - slack, upper + slack
 
 
-@kernel
+@part
 def update(pair, model, table, work):
     """Bring the bounds of an opened pair up to date; lower bounds only rise, and upper ones only fall."""
     counts = table.counts
@@ -331,7 +331,7 @@ def update(pair, model, table, work):
     counts[MOVED] += table.upper[pair] - table.lower[pair] < (1.0 - _MOVES) * before
 
 
-@kernel
+@part
 def _settle(inside, least, turns, model, table, found):
     """Solve l = r + c_T ⟨ω, l⟩ and u = r + c_T ⟨ω, u⟩ on the pairs of found[0] for their kept plans, in place."""
     lower, upper = table.lower, table.upper
@@ -351,7 +351,7 @@ def _settle(inside, least, turns, model, table, found):
             break
 
 
-@kernel
+@part
 def _margins(inside, off, turns, model, table, found):
     """margin(pair) ≥ off(pair) + c_T · the largest margin of its successors, on the pairs of found[0]; 0 elsewhere.
 
@@ -372,7 +372,7 @@ def _margins(inside, off, turns, model, table, found):
             margin[pair] = min(margin[pair], (off[k] + model.c_T * most) * (1.0 + 1e-12))
 
 
-@kernel
+@part
 def _leap(inside, least, model, table, work, found, saved):
     """Policy iteration on the pairs of found[0]: bounds for fixed plans, checked, until plans no longer change.
 
@@ -531,7 +531,7 @@ def landmark_sweep(model, r, home, values, backward):
     return change
 
 
-@kernel
+@part
 def _landmark_value(model, r, s, values):
     most = 0.0
     for c in range(model.pointers[s], model.pointers[s + 1]):

@@ -3,13 +3,13 @@
 import numpy as np
 
 from ....transport.budget import pricing_share
-from .jit import kernel
+from .jit import part
 
 EPS = float(np.finfo(np.float64).eps)
 PRICING = pricing_share(EPS)  # how far a reduced cost may be below 0, in units of the largest cost
 
 
-@kernel
+@part
 def widest_support(indptr, members, a0):
     widest = 1
     for b in range(a0, len(members)):
@@ -17,7 +17,7 @@ def widest_support(indptr, members, a0):
     return widest
 
 
-@kernel
+@part
 def largest_of(part, count):
     """The largest of the first numbers, none of which is negative; NumPy's own way takes a second to compile."""
     largest = 0.0
@@ -26,7 +26,7 @@ def largest_of(part, count):
     return largest
 
 
-@kernel
+@part
 def widest_range(pointers):
     """The most entries that one range has."""
     widest = 0
@@ -35,7 +35,7 @@ def widest_range(pointers):
     return widest
 
 
-@kernel
+@part
 def gather(matrix, indices, lo, n, to, m, part):
     for i in range(n):
         x = indices[lo + i]
@@ -43,14 +43,14 @@ def gather(matrix, indices, lo, n, to, m, part):
             part[i * m + j] = matrix[x, indices[to + j]]
 
 
-@kernel
+@part
 def corners(matrix, indices, lo, to):
     """What `gather` finds for two supports of two states."""
     x, y, z, t = indices[lo], indices[lo + 1], indices[to], indices[to + 1]
     return matrix[x, z], matrix[x, t], matrix[y, z], matrix[y, t]
 
 
-@kernel
+@part
 def product_cost(probs, indices, lo, n, to, m, cost):
     """⟨a⊗b, C⟩: the only coupling there is where one side has a single state."""
     value = 0.0
@@ -60,7 +60,7 @@ def product_cost(probs, indices, lo, n, to, m, cost):
     return value
 
 
-@kernel
+@part
 def two_by_two(a, b, costs):
     """Optimal cost between (a0, a1) and (b0, b1): one of the two diagonals takes all that it can.
 
@@ -70,14 +70,14 @@ def two_by_two(a, b, costs):
     return two_by_two_along(a, b, costs, crosses(costs))
 
 
-@kernel
+@part
 def crosses(costs):
     """Whether the other diagonal than (0, 0), (1, 1) is the cheaper one."""
     c00, c01, c10, c11 = costs
     return c00 + c11 > c01 + c10
 
 
-@kernel
+@part
 def two_by_two_along(a, b, costs, crossed):
     """Cost of the plan in which one of the two diagonals takes all that it can."""
     a0, a1 = a
@@ -89,7 +89,7 @@ def two_by_two_along(a, b, costs, crossed):
     return min(a0, b0) * c00 + min(a1, b1) * c11 + max(rest, 0.0) * c10 + max(-rest, 0.0) * c01
 
 
-@kernel
+@part
 def root_and_error(value, above, below, inv_p):
     """value^(1/p), and how far it may be from that of a number in [value − below, value + above]."""
     if inv_p == 1.0:

@@ -13,7 +13,7 @@ all their digits.
 import numpy as np
 
 from .combine import kept_entries
-from .jit import kernel
+from .jit import kernel, part
 from .simplex import CROSSED
 
 FAR, SAME = -1, -2
@@ -42,7 +42,7 @@ def meeting_pairs(into_ptr, into, apart, stack, near):
                     _follow(into_ptr, into, apart, s, t, stack, near)
 
 
-@kernel
+@part
 def _follow(into_ptr, into, apart, u, v, stack, near):
     """Mark all pairs from which paths lead to (u, v), as far as the stack has room; 2: its own were marked too."""
     n, top = len(apart), _mark(into_ptr, into, apart, u, v, stack, 0, near)
@@ -54,7 +54,7 @@ def _follow(into_ptr, into, apart, u, v, stack, near):
             top = _mark(into_ptr, into, apart, x, y, stack, top, near)
 
 
-@kernel
+@part
 def _mark(into_ptr, into, apart, u, v, stack, top, near):
     """Mark the pairs that may go to (u, v), and put them on the stack where there is room; returns its height."""
     n = len(apart)
@@ -132,7 +132,7 @@ def rises(number, matrix, values, s0, s1):
     return least, largest
 
 
-@kernel
+@part
 def _plan_of_tree(probs, lo, n, to, m, tree, flow, plan):
     """Cells i·m + j and masses of the plan of a kept tree; returns how many there are."""
     cells, masses = plan
@@ -152,7 +152,7 @@ def _plan_of_tree(probs, lo, n, to, m, tree, flow, plan):
     return count
 
 
-@kernel
+@part
 def _plan_of_four(a0, a1, b0, b1, crossed, cells, masses):
     """The same for two states a side: one diagonal takes all that it can (see `two_by_two_along`)."""
     first, second, one, other = 0, 3, 1, 2
@@ -168,7 +168,7 @@ def _plan_of_four(a0, a1, b0, b1, crossed, cells, masses):
     return 3
 
 
-@kernel
+@part
 def _plan_of_product(probs, lo, n, to, m, cells, masses):
     """The same for the product of two rows, one of which has one state."""
     for i in range(n):

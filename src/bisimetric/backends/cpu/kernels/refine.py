@@ -13,14 +13,14 @@ and rounded to multiples of `tol`, so that the result does not depend on the ord
 import numpy as np
 
 from .arguments import Refined
-from .jit import kernel
+from .jit import kernel, part
 
 _M1, _M2 = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F)
 _S1, _S2, _S3 = np.uint64(30), np.uint64(27), np.uint64(31)
 _K1, _K2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 
 
-@kernel
+@part
 def _mix(h, x):
     """One step of a splitmix-like hash."""
     h = (h ^ np.uint64(x)) * _M1
@@ -29,7 +29,7 @@ def _mix(h, x):
     return h ^ (h >> _S3)
 
 
-@kernel
+@part
 def _choice_hash(c, indptr, indices, probs, block_of, inv_tol, ids, mass):
     """Two hashes of the distribution of a choice over the blocks of states."""
     lo, n = indptr[c], indptr[c + 1] - indptr[c]
@@ -53,7 +53,7 @@ def _choice_hash(c, indptr, indices, probs, block_of, inv_tol, ids, mass):
     return h1, h2
 
 
-@kernel
+@part
 def _state_hash(s, choice_ptr, block_of, ids):
     """Two hashes of the set of blocks of a state's choices."""
     n = 0
@@ -72,7 +72,7 @@ def _state_hash(s, choice_ptr, block_of, ids):
     return h1, h2
 
 
-@kernel
+@part
 def _partition(first):
     """(the first partition, laid out; the number of its blocks)."""
     n, count = len(first), 0
@@ -90,7 +90,7 @@ def _partition(first):
     return Refined(elements, place, block_of, bounds, hashes, np.arange(n), moved, seen), count
 
 
-@kernel
+@part
 def _by_block_and_hash(keys, hashes, tally):
     """Order touched elements by (block, hash): one sort by hash, then a stable counting sort by block.
 
@@ -114,7 +114,7 @@ def _by_block_and_hash(keys, hashes, tally):
     return order
 
 
-@kernel
+@part
 def _put_first(elements, place, some, lo):
     """Put some elements of a block first in it, from place lo on, in their order."""
     for i in range(len(some)):
@@ -124,7 +124,7 @@ def _put_first(elements, place, some, lo):
         elements[at], place[e] = e, at
 
 
-@kernel
+@part
 def _same_until(hashes, some, i):
     """Where the group of equal hashes ends that begins at i."""
     j = i
@@ -133,7 +133,7 @@ def _same_until(hashes, some, i):
     return j
 
 
-@kernel
+@part
 def _make_block(elements, block_of, bounds, moved, lo, hi, count, n_moved):
     """Make the elements at lo … hi − 1 the block `count`, and list them as moved. Returns (blocks, moved) so far."""
     bounds[0, count], bounds[1, count] = lo, hi
@@ -143,7 +143,7 @@ def _make_block(elements, block_of, bounds, moved, lo, hi, count, n_moved):
     return count + 1, n_moved + hi - lo
 
 
-@kernel
+@part
 def _split_block(side, old, some, count, n_moved):
     """Split a block by the hashes of some of its elements, in their order; the others stay together.
 
@@ -174,7 +174,7 @@ def _split_block(side, old, some, count, n_moved):
     return count, n_moved
 
 
-@kernel
+@part
 def _split(side, n_touched, count, tally):
     """Split blocks by the hashes of their touched elements; untouched ones stay together.
 
@@ -194,7 +194,7 @@ def _split(side, n_touched, count, tally):
     return count, n_moved
 
 
-@kernel
+@part
 def _hash_choices(side, n_touched, rows, block_of, inv_tol, ids, mass, everything):
     """Hash the touched choices anew; returns how many changed, which are then the touched ones."""
     indptr, indices, probs = rows
@@ -211,7 +211,7 @@ def _hash_choices(side, n_touched, rows, block_of, inv_tol, ids, mass, everythin
     return changed
 
 
-@kernel
+@part
 def _hash_states(side, n_touched, ptr, block_of, ids):
     """Hash the touched states anew."""
     hashes, touched, seen = side.hashes, side.touched, side.seen
@@ -221,7 +221,7 @@ def _hash_states(side, n_touched, ptr, block_of, ids):
         hashes[0, s], hashes[1, s] = _state_hash(s, ptr, block_of, ids)
 
 
-@kernel
+@part
 def _touch_states(side, state_of, moved):
     """List the states of the choices that moved; returns how many there are."""
     touched, seen, count = side.touched, side.seen, 0
@@ -234,7 +234,7 @@ def _touch_states(side, state_of, moved):
     return count
 
 
-@kernel
+@part
 def _touch_choices(side, into, moved):
     """List the choices that may lead to the states that moved; returns how many there are."""
     ptr, choices = into

@@ -26,7 +26,7 @@ import numpy as np
 
 from . import simplex
 from .arguments import Stop, Work
-from .jit import kernel
+from .jit import part
 from .spanning_tree import MASS, POT, scratch
 
 X, Y, Q, STEP, OLD, NEXT, LOG_X, LOG_Y = 0, 1, 2, 3, 4, 5, 6, 7  # rows of the vectors of one problem
@@ -42,21 +42,21 @@ _STEP_CAP = 3.0  # a Newton step changes log y by no more than this
 _FAR = 1e100  # scalings after which a kernel is made anew
 
 
-@kernel
+@part
 def vectors(widest, dtype_of):
     """Allocate the vectors, the transposed kernel and the Newton matrix for supports of at most `widest` states."""
     square = widest * widest
     return np.empty((6, widest), dtype_of.dtype), np.empty(square, dtype_of.dtype), np.empty(square)
 
 
-@kernel
+@part
 def workspace(widest):
     """(costs of a pair, work space for plans in the log domain) for supports of at most `widest` states."""
     part, real, link = scratch(widest)
     return part, Work(np.empty((8, widest)), np.empty((3, widest * widest)), real, link)
 
 
-@kernel
+@part
 def transpose(n, m, kernel, turned):
     """turned = the kernel by columns, for sums over columns that go on side by side."""
     for i in range(n):
@@ -64,7 +64,7 @@ def transpose(n, m, kernel, turned):
             turned[j * n + i] = kernel[i * m + j]
 
 
-@kernel
+@part
 def _few_sums(n, m, kernel, a, vec):
     """x = a / K y and Q = Kᵀ x of few entries, row by row."""
     for j in range(m):
@@ -79,7 +79,7 @@ def _few_sums(n, m, kernel, a, vec):
             vec[Q, j] += kernel[i * m + j] * x
 
 
-@kernel
+@part
 def _weighted_rows(n, m, rows, vec, weights, sums):
     """vec[sums, j] = Σ_i vec[weights, i] rows[i, j], four rows at a time; all j go on side by side."""
     for j in range(m):
@@ -97,14 +97,14 @@ def _weighted_rows(n, m, rows, vec, weights, sums):
             vec[sums, j] += rows[r0 + j] * w0
 
 
-@kernel
+@part
 def _exact_rows(n, a, vec):
     """x = a / K y, where vec[X] has K y."""
     for i in range(n):
         vec[X, i] = a[i] / vec[X, i]
 
 
-@kernel
+@part
 def _corrected(m, b, vec):
     """y' = b / Q; returns the L1 error of the columns."""
     error = 0.0
@@ -114,7 +114,7 @@ def _corrected(m, b, vec):
     return error
 
 
-@kernel
+@part
 def _newton(n, m, kernel, a, b, vec, matrix):
     """Move log y by a capped Newton step; False where the matrix is not positive."""
     k = m - 1  # the last entry is held: scalings are free up to one factor
@@ -162,7 +162,7 @@ def _newton(n, m, kernel, a, b, vec, matrix):
     return True
 
 
-@kernel
+@part
 def _momentum(rate):
     """(weight of a step, weight of the last change) for an error of which a plain step leaves at most √rate.
 
@@ -172,7 +172,7 @@ def _momentum(rate):
     return 4.0 / (1.0 + root) ** 2, ((1.0 - root) / (1.0 + root)) ** 2
 
 
-@kernel
+@part
 def _next_scalings(m, vec, step, carry):
     """Correct y by the column sums; the last y goes to vec[OLD]."""
     if carry == 0.0:
@@ -187,7 +187,7 @@ def _next_scalings(m, vec, step, carry):
         vec[Y, j] = moved if moved > 0.5 * y else plain  # y must stay positive
 
 
-@kernel
+@part
 def scale(kernel, a, b, vec, turned, matrix, stop):
     """Scale until the L1 error of the columns is at most stop.tol; returns (iterations, error).
 
@@ -255,7 +255,7 @@ def scale(kernel, a, b, vec, turned, matrix, stop):
     return done, error
 
 
-@kernel
+@part
 def _log_rows(n, m, cost, reg, a, log_x, log_y):
     """Exact rows in the log domain: log x_i = log a_i − LSE_j(log y_j − C_ij/λ)."""
     for i in range(n):
@@ -268,7 +268,7 @@ def _log_rows(n, m, cost, reg, a, log_x, log_y):
         log_x[i] = np.log(a[i]) - top - np.log(total)
 
 
-@kernel
+@part
 def _log_columns(n, m, cost, reg, b, log_x, log_y):
     for j in range(m):
         top = -np.inf
@@ -280,7 +280,7 @@ def _log_columns(n, m, cost, reg, b, log_x, log_y):
         log_y[j] = np.log(b[j]) - top - np.log(total)
 
 
-@kernel
+@part
 def set_masses(real, a, b):
     """Give the network simplex its masses."""
     for i in range(len(a)):
@@ -289,7 +289,7 @@ def set_masses(real, a, b):
         real[MASS, len(a) + j] = b[j]
 
 
-@kernel
+@part
 def exact_start(pair, reg, real, link, vec):
     """A start for small λ: log y from the potentials of the exact plan, which are λ log-close."""
     cost, a, b = pair
@@ -303,7 +303,7 @@ def exact_start(pair, reg, real, link, vec):
         vec[LOG_Y, j] = real[POT, n + j] / reg + np.log(b[j])
 
 
-@kernel
+@part
 def solve_log(pair, reg, work, tol, limit):
     """Solve for any λ > 0 from the start in log y; returns (iterations, error).
 

@@ -21,7 +21,7 @@ to its p-th root, so `certified_value` works flows and potentials of the final t
 
 import numpy as np
 
-from .jit import kernel, minima_kernel
+from .jit import kernel, minima_part, part
 from .pairs import (
     EPS,
     PRICING,
@@ -62,7 +62,7 @@ from .spanning_tree import (
 STRAIGHT, CROSSED = 1, 2  # what is kept of two states a side: which diagonal took all that it could
 
 
-@minima_kernel
+@minima_part
 def _row_minimum(cost, start, real, n, m):
     low = np.inf
     for j in range(m):
@@ -70,7 +70,7 @@ def _row_minimum(cost, start, real, n, m):
     return low
 
 
-@kernel
+@part
 def _primal_pivot(n, real, link, i, j, reduced, bland):
     """Let the arc (row i, column j) enter and keep the flows feasible."""
     x, y = i, j
@@ -98,7 +98,7 @@ def _primal_pivot(n, real, link, i, j, reduced, bland):
         exchange(n, real, link, cut, j, i, theta, reduced)
 
 
-@kernel
+@part
 def _primal(n, m, cost, real, link, tol):
     """Pivot until no reduced cost is below −tol; returns the number of pivots."""
     pivots = 0
@@ -131,7 +131,7 @@ def _primal(n, m, cost, real, link, tol):
     return pivots
 
 
-@kernel
+@part
 def _dual_arc(n, m, raised, real, link, below):
     """The arc of least reduced cost from a row outside the side `below` to a column on it.
 
@@ -150,7 +150,7 @@ def _dual_arc(n, m, raised, real, link, below):
     return row, column, low
 
 
-@kernel
+@part
 def _dual(n, m, cost, real, link, slack):
     """Remove negative flows under costs raised so that the tree is dual feasible.
 
@@ -187,7 +187,7 @@ def _dual(n, m, cost, real, link, slack):
     return False
 
 
-@kernel
+@part
 def solve(n, m, cost, real, link, kept, start, tol):
     """Solve the problem in `cost` and real[MASS]; returns (optimum, pivots).
 
@@ -217,7 +217,7 @@ def solve(n, m, cost, real, link, kept, start, tol):
     return value, pivots
 
 
-@kernel
+@part
 def _two_sum(a, b):
     """a + b and its rounding error (Knuth)."""
     total = a + b
@@ -225,7 +225,7 @@ def _two_sum(a, b):
     return total, (a - (total - part)) + (b - part)
 
 
-@kernel
+@part
 def _add(high, low, other_high, other_low):
     """The sum of two numbers of twice the precision."""
     total, error = _two_sum(high, other_high)
@@ -244,7 +244,7 @@ def row_defects(indptr, probs, out):
         out[row] = high + low
 
 
-@kernel
+@part
 def certified_value(n, m, cost, real, link):
     """(value, by how much the optimum may be above it, or below) of the tree that `solve` left.
 
@@ -284,7 +284,7 @@ def certified_value(n, m, cost, real, link):
     return value, negative * biggest + rounding, negative * biggest + violation + rounding
 
 
-@kernel
+@part
 def _same_rows(indices, probs, lo, n, to, m):
     """Whether two rows are equal, bit by bit."""
     if n != m:
@@ -295,14 +295,14 @@ def _same_rows(indices, probs, lo, n, to, m):
     return differ == 0
 
 
-@kernel
+@part
 def _doubt(probs, lo, to, costs):
     """What rounding may add to the cost of two supports of two states, beside its share of that cost."""
     straight, crossed = min(probs[lo], probs[lo + 1]), min(probs[to], probs[to + 1])
     return 4.0 * EPS * (straight + crossed) * max(costs)
 
 
-@kernel
+@part
 def _set_rests(real, at, probs, lo, n, defect):
     """What masses lack in precision: each its share of the row's defect."""
     for i in range(n):
@@ -385,7 +385,7 @@ def exact_block(rows, defects, block, ground, memory, halt, out, errors):
     return pivots, worst
 
 
-@kernel
+@part
 def _kept_cost(rows, lo, n, to, m, cost, tree, flow):
     """Cost of the plan of a kept tree: flows from the leaves up, as in `set_flows`."""
     _, indices, probs = rows
@@ -403,7 +403,7 @@ def _kept_cost(rows, lo, n, to, m, cost, tree, flow):
     return value
 
 
-@kernel
+@part
 def _only_wanted(pending, count, wanted, corner):
     """Take the pairs off a row's list that are not wanted."""
     left = 0

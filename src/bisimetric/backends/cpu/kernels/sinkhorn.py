@@ -16,7 +16,7 @@ import numpy as np
 
 from . import simplex
 from .arguments import Pair, Stop
-from .jit import inlined, kernel
+from .jit import inlined, kernel, part
 from .pairs import corners, gather, largest_of, product_cost, root_and_error, widest_support
 from .scaling import (
     LARGEST_ERROR,
@@ -42,7 +42,7 @@ _SCALINGS = 2000  # before a pair is begun again in the log domain
 _NEARLY_EXACT = 1e9  # times λ: largest cost above which exact transport takes over
 
 
-@kernel
+@part
 def excess(x):
     """(1 + x) log(1 + x) − x for x ≥ −1, to full relative precision also near 0 (x²/2 − x³/6 + …)."""
     if abs(x) > 0.03:
@@ -54,7 +54,7 @@ def excess(x):
     return total
 
 
-@kernel
+@part
 def entropy_term(mass, u, v):
     """mass log(mass/uv) − mass + uv ≥ 0: what an entry adds to KL(ω ‖ a⊗b) where both have the same total."""
     if not mass > 0.0:
@@ -65,7 +65,7 @@ def entropy_term(mass, u, v):
     return mass * (np.log(mass / u) - np.log(v)) - mass + u * v
 
 
-@kernel
+@part
 def relative_entropy(a0, a1, b0, b1, shift):
     """KL(ω ‖ a⊗b) of the 2 × 2 plan that has `shift` less than a⊗b on the diagonal, and as much more beside it."""
     total = 0.0
@@ -75,7 +75,7 @@ def relative_entropy(a0, a1, b0, b1, shift):
     return total
 
 
-@kernel
+@part
 def two_by_two_entropic(a, b, costs, reg):
     """(⟨ω, C⟩, KL) of the entropic plan between (a0, a1) and (b0, b1), all to full relative precision.
 
@@ -106,7 +106,7 @@ def two_by_two_entropic(a, b, costs, reg):
     return cost, relative_entropy(a0, a1, b0, b1, shift)
 
 
-@kernel
+@part
 def dual_value(a, b, vec, reg):
     """⟨f, a⟩ + ⟨g, b⟩ with f = λ log(x/a), g = λ log(y'/b)."""
     total = 0.0
@@ -117,13 +117,13 @@ def dual_value(a, b, vec, reg):
     return max(reg * total, 0.0)
 
 
-@kernel
+@part
 def value_rounding(n, m, reg, top, eps):
     """What rounding may do to `dual_value`: each logarithm is of a sum of n or m terms, λ times a number near 0."""
     return eps * (reg * (n + m + 8) + 8.0 * top)
 
 
-@kernel
+@part
 def log_pair(pair, reg, work, kept, start, tol, limit):
     """Solve one pair in the log domain from what is kept, or from the exact potentials.
 
@@ -145,14 +145,14 @@ def log_pair(pair, reg, work, kept, start, tol, limit):
     return done, error
 
 
-@kernel
+@part
 def _pair_tolerance(biggest, inv_p, limits):
     """Marginal error at which W is about as exact as it is wanted, where costs reach `biggest`."""
     share = 0.9 if inv_p == 1.0 else 0.2
     return max(min(limits.loosest, share * limits.accuracy / biggest**inv_p), limits.tightest)
 
 
-@kernel
+@part
 def _plan_cost(n, m, plan, part):
     total = 0.0
     for k in range(n * m):
@@ -160,7 +160,7 @@ def _plan_cost(n, m, plan, part):
     return total
 
 
-@kernel
+@part
 def _sharp_cost(n, m, plan, vec, cost, indices, lo, to):
     """⟨ω, C⟩ for ω = diag(x) K diag(y)."""
     value = 0.0
@@ -173,7 +173,7 @@ def _sharp_cost(n, m, plan, vec, cost, indices, lo, to):
     return value
 
 
-@kernel
+@part
 def _scaled_value(n, m, a, b, vec, reg):
     """`dual_value` from scalings: x and the column sums."""
     total = 0.0
@@ -184,7 +184,7 @@ def _scaled_value(n, m, a, b, vec, reg):
     return max(reg * total, 0.0)
 
 
-@kernel
+@part
 def _product(pair):
     """⟨a⊗b, C⟩."""
     cost, a, b = pair
@@ -195,7 +195,7 @@ def _product(pair):
     return value
 
 
-@kernel
+@part
 def exact_cost(pair, work, top):
     """(cost of an optimal plan, how far that may be from the optimum)."""
     n, m = len(pair.a), len(pair.b)
@@ -205,7 +205,7 @@ def exact_cost(pair, work, top):
     return value, tol + 4.0 * _EPS * (n + m) * top
 
 
-@kernel
+@part
 def _nearly_product(value, biggest, reg, inv_p):
     """(entry, its error) where λ is so large that the product plan's cost is that of the entropic one."""
     return root_and_error(value, 8.0 * _EPS * value, biggest * biggest / (8.0 * reg) + 8.0 * _EPS * value, inv_p)
@@ -238,7 +238,7 @@ def _pair_in_logs(pair, inv_p, scalings, limits, work, kept, start):
     return root, missing, iterations
 
 
-@kernel
+@part
 def _begun_again(pair, scalings, work, tol, limit, vec):
     """Solve a pair whose scalings are stuck from the exact potentials, in the log domain; y and y' go to `vec`.
 
@@ -254,7 +254,7 @@ def _begun_again(pair, scalings, work, tol, limit, vec):
     return _plan_cost(len(pair.a), len(pair.b), work.squares[PLAN], pair.cost), error, done
 
 
-@kernel
+@part
 def _two_by_two(probs, indices, lo, to, cost, reg, as_value):
     """The cost, or the value, between two supports of two states."""
     costs = corners(cost, indices, lo, to)
@@ -262,7 +262,7 @@ def _two_by_two(probs, indices, lo, to, cost, reg, as_value):
     return value + reg * kl if as_value else value
 
 
-@kernel
+@part
 def _largest_cost(plan, reg, eps):
     """The largest cost of a pair, or a little more, from its part of the kernel."""
     return reg * (4.0 * eps - (1.0 + 4.0 * eps) * np.log(np.min(plan)))

@@ -19,7 +19,7 @@ call is given, Numba counts references to, in half the time of a pair. Nodes are
 import numpy as np
 
 from .combine import kept_entries
-from .jit import kernel
+from .jit import part
 from .pairs import PRICING
 
 WIDEST = 8  # successors of a support that is small
@@ -27,7 +27,7 @@ _FAR = (1 << 60) - 1  # masks show the compiler that an index is not negative, s
 _PER_STATE = 16  # a strip is worth its while where there is a pair for every so many states
 
 
-@kernel
+@part
 def width_of(n, pairs, states):
     """How many costs a strip has for each state; 0 where there is none."""
     if n == 1 or n > WIDEST or pairs * _PER_STATE < states:
@@ -35,14 +35,14 @@ def width_of(n, pairs, states):
     return 4 if n <= 4 else WIDEST
 
 
-@kernel
+@part
 def small_scratch(cost, widest):
     """Allocate (strip, part, real) for a thread: part has costs by column nodes, real one row per quantity of nodes."""
     width = 4 if widest <= 4 else WIDEST
     return np.empty(width * cost.shape[1], cost.dtype), np.zeros(2 * WIDEST * WIDEST), np.zeros((4, 2 * WIDEST))
 
 
-@kernel
+@part
 def set_strip(cost, indices, lo, n, width, strip):
     """strip[width·t + i] = the cost from successor i to state t; the last successor fills up the width."""
     for i in range(0, width, 4):
@@ -56,7 +56,7 @@ def set_strip(cost, indices, lo, n, width, strip):
             strip[at + 3] = cost[w, t]
 
 
-@kernel
+@part
 def list_row(rows, block, a, memory, pending):
     """List the pairs of row a as (b, where its tree is kept); returns how many there are."""
     indptr, members, base = rows[0], block[0], memory[1]
@@ -81,7 +81,7 @@ def _settling(width, fewest, columns):
     """
     arcs, full = width + columns - 1, fewest == columns
 
-    @kernel
+    @part
     def settle(rows, members, a, tol, kept, small, pending, count):
         indptr, indices, probs = rows
         strip, part, real, out, corner = small
@@ -157,7 +157,7 @@ _four_by_four, _up_to_four, _four_by_more = _settling(4, 4, 4), _settling(4, 2, 
 _eight_by_eight, _up_to_eight = _settling(WIDEST, WIDEST, WIDEST), _settling(WIDEST, 2, WIDEST)
 
 
-@kernel
+@part
 def settle_row(rows, block, a, ground, memory, small, pending, out):
     """Fill in the costs of the pairs of row a whose kept tree is still optimal; the others are `pending`.
 
@@ -196,7 +196,7 @@ def _costing(width, fewest, columns):
     """
     arcs, full = width + columns - 1, fewest == columns
 
-    @kernel
+    @part
     def cost_kept(rows, members, a, inv_p, kept, small, pending, count):
         indptr, indices, probs = rows
         strip, _, real, out, corner = small
@@ -240,7 +240,7 @@ _cost_four_by_four, _cost_up_to_four = _costing(4, 4, 4), _costing(4, 2, WIDEST)
 _cost_eight_by_eight, _cost_up_to_eight = _costing(WIDEST, WIDEST, WIDEST), _costing(WIDEST, 2, WIDEST)
 
 
-@kernel
+@part
 def kept_row(rows, block, a, ground, memory, small, listed, out):
     """Fill in what the kept plans of pairs of row a cost, listed = (pending, how many).
 

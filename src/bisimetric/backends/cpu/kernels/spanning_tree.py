@@ -9,7 +9,7 @@ costs on the supports; `real` and `link` hold one row per quantity and one colum
 
 import numpy as np
 
-from .jit import kernel
+from .jit import part
 
 MASS, POT, FLOW = 0, 1, 2  # rows of `real`: a then b; u then v; flow on the arc to the parent
 MASS_REST, POT_REST, FLOW_REST = 3, 4, 5  # what these lack in precision, where it is wanted
@@ -18,13 +18,13 @@ PARENT, ORDER, DEPTH, CHILD, NEXT, PREVIOUS, MARK = 0, 1, 2, 3, 4, 5, 6  # rows 
 # are siblings. DEPTH and the children are made only where a pivot needs them.
 
 
-@kernel
+@part
 def scratch(widest):
     """Allocate (cost, real, link) for supports of at most `widest` states."""
     return np.empty(widest * widest), np.empty((6, 2 * widest)), np.empty((7, 2 * widest), np.int32)
 
 
-@kernel
+@part
 def cold_tree(n, m, cost, real, link):
     """Build a feasible tree by the row-minimum rule from the masses and costs."""
     left = real[FLOW]  # mass not yet placed; overwritten when flows are computed
@@ -53,7 +53,7 @@ def cold_tree(n, m, cost, real, link):
     _root_edges(n, m, link)
 
 
-@kernel
+@part
 def _root_edges(n, m, link):
     """Direct the edges (CHILD[k], NEXT[k]) towards the root: sets PARENT and ORDER."""
     for v in range(n + m):
@@ -74,7 +74,7 @@ def _root_edges(n, m, link):
                 reached += 1
 
 
-@kernel
+@part
 def read_tree(n, m, link, kept, start):
     """Read a kept tree: (node, parent) entries, parents first. False where none was kept."""
     if kept[start] == 0:  # the root is never listed
@@ -88,7 +88,7 @@ def read_tree(n, m, link, kept, start):
     return True
 
 
-@kernel
+@part
 def write_tree(n, m, link, kept, start):
     """Keep a tree for the next time."""
     for k in range(1, n + m):
@@ -96,7 +96,7 @@ def write_tree(n, m, link, kept, start):
         kept[start + 2 * k - 1] = link[PARENT, link[ORDER, k]]
 
 
-@kernel
+@part
 def set_potentials(n, m, cost, real, link):
     """Potentials of the tree, from the root down."""
     real[POT, 0] = 0.0
@@ -107,7 +107,7 @@ def set_potentials(n, m, cost, real, link):
         real[POT, v] = cost[i * m + j] - real[POT, above]
 
 
-@kernel
+@part
 def set_flows(n, m, real, link):
     """Flows of the tree, from the leaves up; returns the smallest one (at most 0).
 
@@ -125,7 +125,7 @@ def set_flows(n, m, real, link):
     return low
 
 
-@kernel
+@part
 def link_children(n, m, link):
     """Make child lists and depths from PARENT and ORDER."""
     for v in range(n + m):
@@ -137,7 +137,7 @@ def link_children(n, m, link):
         link[DEPTH, v] = link[DEPTH, link[PARENT, v]] + 1
 
 
-@kernel
+@part
 def set_order(n, m, link):
     """Make ORDER from the child lists."""
     link[ORDER, 0] = 0
@@ -150,7 +150,7 @@ def set_order(n, m, link):
             child = link[NEXT, child]
 
 
-@kernel
+@part
 def _attach(link, v, above):
     head = link[CHILD, above]
     link[PARENT, v] = above
@@ -161,7 +161,7 @@ def _attach(link, v, above):
     link[CHILD, above] = v
 
 
-@kernel
+@part
 def _detach(link, v):
     left, right = link[PREVIOUS, v], link[NEXT, v]
     if left >= 0:
@@ -172,7 +172,7 @@ def _detach(link, v):
         link[PREVIOUS, right] = left
 
 
-@kernel
+@part
 def next_below(link, v, top):
     """The node after v in a depth-first walk of top's subtree, or −1 at its end."""
     if link[CHILD, v] >= 0:
@@ -184,7 +184,7 @@ def next_below(link, v, top):
     return -1
 
 
-@kernel
+@part
 def exchange(n, real, link, cut, inside, outside, amount, reduced):
     """Replace the arc (cut, its parent) by (inside, outside), where `inside` is below `cut`.
 
@@ -208,7 +208,7 @@ def exchange(n, real, link, cut, inside, outside, amount, reduced):
         v = next_below(link, v, inside)
 
 
-@kernel
+@part
 def push(n, real, link, i, j, amount):
     """Send `amount` round the cycle that the arc (i, j) closes.
 
