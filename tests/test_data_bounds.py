@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -10,12 +12,13 @@ from data_replicates import NOISY, PROBLEMS, Truth, assumptions, covered, halved
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import linprog
+from scipy.sparse import csr_array
 from scipy.stats import binom
 
 import bisimetric as bm
 from bisimetric.estimate import intervals
 from bisimetric.estimate.bracket import Pace, bracket_over
-from bisimetric.estimate.steady import steady_reach
+from bisimetric.estimate.steady import Law, Question, steady_margins, steady_reach
 from bisimetric.estimate.values import policy_band, value_band
 
 DESIGNS = ("adaptive", "fixed")
@@ -257,13 +260,99 @@ def test_the_law_of_samples_under_the_true_metric():
         P, mine = mdp.rows.matrix().toarray(), sets.rows.matrix().toarray()
         for design in DESIGNS:
             own = counts.confidence(0.05, exact_rewards=True, design=design)
-            bound = steady_reach(own, d, 0.05)
+            bound = steady_reach(own, Law.of(own, d), 0.05)
             assert all(transport(mine[k], P[k], d) <= bound[k] for k in range(10))
+
+
+def test_the_law_of_pairs_under_the_true_metric():
+    """W_d of estimated and of true rows differ by no more than the margins, and by more than an eighth of them."""
+    mdp, _ = data_of(3)
+    d = np.array(bm.solve_metric(mdp, match="labels").distance)
+    P = mdp.rows.matrix().toarray()
+    true = np.array([[transport(P[i], P[j], d) for j in range(10)] for i in range(10)])
+    shares = []
+    for seed in range(4):
+        counts = bm.Counts.from_simulator(mdp, n_states=5, n_actions=2, samples=400, seed=seed)
+        for options in ({}, {"design": "adaptive"}, {"successors": 3}, {"successors": P > 0.0}):
+            sets = counts.confidence(0.05, exact_rewards=True, **options)
+            mine, law = sets.rows.matrix().toarray(), Law.of(sets, d)
+            each = csr_array(np.eye(10))
+            above, below = steady_margins(sets, law, Question(each, sets.rows.sizes, 1, 10.0), 0.05)
+            off = true - np.array([[transport(mine[i], mine[j], d) for j in range(10)] for i in range(10)])
+            assert (off <= above + 1e-12).all()
+            assert (-off <= below + 1e-12).all()
+            shares.append((off / above).max())
+    assert max(shares) > 0.125
+
+
+def test_margins_of_mixtures_are_narrower_than_the_sum_of_their_rows():
+    """Independent rows: a mixture of two equal ones has half the variance."""
+    mdp, counts = data_of(3, samples=4000)
+    sets, d = counts.confidence(0.05, exact_rewards=True), np.array(bm.solve_metric(mdp, match="labels").distance)
+    law, pick, mix = Law.of(sets, d), np.zeros((5, 10)), np.zeros((5, 10))
+    for s in range(5):
+        pick[s, 2 * s], mix[s, 2 * s : 2 * s + 2] = 1.0, 0.5
+    one, both = (
+        steady_margins(sets, law, Question(csr_array(m), np.full(5, 5), 1, 10.0), 0.05)[0] for m in (pick, mix)
+    )
+    assert np.median(both) < 0.85 * np.median(one)
+
+
+@pytest.mark.parametrize(("k", "n"), [(1, 3), (2, 2), (2, 4), (3, 3), (4, 3)])
+def test_dual_problems_have_no_more_vertices_than_are_paid_for(k, n):
+    """All spanning trees of random costs: those whose potentials are feasible are the vertices."""
+    rng = np.random.default_rng(k + n)
+    arcs = list(itertools.product(range(k), range(n)))
+    for cost in (rng.random((k, n)), rng.integers(0, 3, (k, n)).astype(float)):
+        found = set()
+        for tree in itertools.combinations(arcs, k + n - 1):
+            A = np.zeros((k + n, k + n))
+            for row, (x, y) in enumerate(tree):
+                A[row, x], A[row, k + y] = 1.0, -1.0
+            A[-1, 0] = 1.0
+            if abs(np.linalg.det(A)) > 0.5:
+                f = np.linalg.solve(A, np.array([*(cost[arc] for arc in tree), 0.0]))
+                if (f[:k, None] - f[None, k:] <= cost + 1e-9).all():
+                    found.add(tuple(np.round(f, 6) + 0.0))
+        assert 1 <= len(found) <= math.comb(k + n - 2, k - 1)
+        if len(np.unique(cost)) == cost.size:
+            assert len(found) == math.comb(k + n - 2, k - 1)
+
+
+def test_known_supports_narrow_what_was_not_seen():
+    """The mass of a state that was never seen can only be where it is possible."""
+    s = np.repeat(["a", "b", "c", "far"], 30)
+    to = np.concatenate([np.tile(["a", "b"], 15), np.repeat("c", 30), np.repeat("a", 30), np.repeat("far", 30)])
+    r = np.where(s == "far", 1.0, 0.0)
+    counts = bm.Counts.from_transitions(s, np.zeros(120, int), r, to)
+    possible = np.zeros((4, 4), bool)
+    for state, follow in enumerate(([0, 1, 2], [2], [0, 1], [3])):
+        possible[state, follow] = True
+    V = np.array([0.0, 0.0, 0.0, 1.0])
+    free = counts.confidence(0.1, exact_rewards=True, successors=possible.sum(axis=1))
+    held = counts.confidence(0.1, exact_rewards=True, successors=possible)
+    assert free.highest(V)[0] > 0.0
+    assert held.highest(V)[0] == 0.0
+    U = 10.0 * (V[:, None] != V[None, :]) + 1.0 - np.eye(4)
+    assert held.reach(U)[0] < free.reach(U)[0]
+    sparse = counts.confidence(0.1, exact_rewards=True, successors=csr_array(possible))
+    np.testing.assert_array_equal(sparse.reach(U), held.reach(U))
+    rows = np.array([[0.5, 0.5, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0], [1.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 1.0]])
+    assert held.contains(rows, np.array([0.0, 0.0, 0.0, 1.0]))
+    wrong = possible.copy()
+    wrong[0, 1] = False
+    with pytest.raises(bm.ModelError, match="seen to lead to state b"):
+        counts.confidence(0.1, exact_rewards=True, successors=wrong)
+    wrong[0] = False
+    with pytest.raises(ValueError, match="has none"):
+        counts.confidence(0.1, exact_rewards=True, successors=wrong)
+    with pytest.raises(ValueError, match=r"\[4, 4\]"):
+        counts.confidence(0.1, exact_rewards=True, successors=possible[:2])
 
 
 def test_scaled_rewards_scale_brackets():
     _, counts = data_of(1, samples=500)
-    for k in (1e-100, 1e100):
+    for k in (1e-150, 1e-100, 1e100, 1e150):
         scaled = replace(
             counts,
             reward_sum=k * counts.reward_sum,

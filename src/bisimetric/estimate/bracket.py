@@ -12,9 +12,9 @@ ones are bounds too, and one may stop at any time. Both start from the decomposi
 also from the largest possible distance, the lower one from differences of values: d(s, t) ≥ c_R |V(s) − V(t)|, for the
 values of the policy, or the best ones.
 
-w is the smaller of what the sets allow (`Confidence.reach`), and, where the metric is fixed beforehand, of what the law
-of the samples allows under it (`steady`), for which half of δ is put aside. It is fixed for the MDP itself, and for a
-policy that was not chosen by looking at these data.
+w is what the sets allow (`Confidence.reach`). Where the metric is fixed beforehand, the law of the samples under it
+allows less (`steady`), for which half of δ is put aside: for each row alone, and for the two rows of a pair together.
+It is fixed for the MDP itself, and for a policy that was not chosen by looking at these data.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ from ..model.chain import check_discount
 from ..transport import Exact
 from .confidence import Confidence
 from .counts import Counts, check_delta
-from .steady import steady_reach, usable
+from .steady import Law, Question, steady_margins, steady_reach, usable
 from .values import Band, contradiction, policy_band, policy_weights, value_band
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
 _EPS = float(np.finfo(np.float64).eps)
-_EVERY = 5  # iterations for which a bound by the law of the samples is kept
+_EVERY = 5  # iterations for which bounds by the law of the samples are kept
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -223,13 +223,16 @@ class _Work:
     """Bounds under way."""
 
     def __init__(self, sets: Confidence, families: list[_Family], c_R: float, c_T: float, steady: float | None) -> None:
-        self.sets, self.families, self.c_R, self.c_T, self.steady = sets, families, c_R, c_T, steady
+        self.sets, self.families, self.c_R, self.c_T = sets, families, c_R, c_T
         least, most = sets.reward_range
         self.largest = c_R * (most - least) / (1.0 - c_T) * (1.0 + 8.0 * _EPS)
+        self.steady = steady if self.largest > 0.0 else None  # all distances are 0 otherwise
         n = sets.n_states
         self.upper, self.lower = np.full((n, n), self.largest), np.zeros((n, n))
         np.fill_diagonal(self.upper, 0.0)
+        unknown = np.full((n, n), np.inf)
         self._asked, self._kept = 0, np.full(len(sets.rows), np.inf)
+        self._margins = [(unknown, unknown) for _ in families]  # above and below, of each family
 
     def start(self, model: Chain | MDP) -> None:
         """Begin from the decomposition of errors, ‖d − d̂‖ ≤ B with the model error under d̂ (see `Decomposition`).
@@ -257,15 +260,28 @@ class _Work:
         bare = int((~self.sets.observed).sum())
         return (f"{bare} rows were never visited, and can be anything",) if bare else ()
 
-    def reach(self) -> Floats:
-        """w of each row of the sets [N]."""
+    def margins(self) -> list[tuple[Floats, Floats]]:
+        """For each family, by how much W_d of true rows can exceed that of the estimated ones, or fall short [S, S]."""
         w = self.sets.reach(self.upper)
         if self.steady is not None:
-            if self._asked % _EVERY == 0:  # it falls with U, so an older one is a bound too
-                self._kept = steady_reach(self.sets, self.upper, self.steady)
+            if self._asked % _EVERY == 0:  # they fall with U, so older ones are bounds too
+                self._ask(self.steady)
             self._asked += 1
             w = np.minimum(w, self._kept)
-        return w * (1.0 + 1e-12)
+        found = []
+        for one, margins in zip(self.families, self._margins, strict=True):
+            own = one.mixing @ w
+            both = own[:, None] + own[None, :]
+            above, below = (np.minimum(both, margin) * (1.0 + 1e-12) for margin in margins)
+            found.append((above, below))
+        return found
+
+    def _ask(self, alpha: float) -> None:
+        """Bounds by the law of the samples: a third of α for rows alone, the rest for pairs."""
+        law = Law.of(self.sets, self.upper)
+        self._kept = steady_reach(self.sets, law, alpha / 3.0)
+        questions = [Question(one.mixing, one.rows.sizes, len(self.families), self.largest) for one in self.families]
+        self._margins = [steady_margins(self.sets, law, question, 2.0 * alpha / 3.0) for question in questions]
 
     def run(self, bands: list[Band], pace: Pace) -> tuple[int, bool]:
         """(iterations done, whether they settled)."""
@@ -291,12 +307,10 @@ class _Work:
         return done, change <= limit
 
     def _lower_upper(self) -> float:
-        w, new = self.reach(), np.zeros_like(self.upper)
-        cap = float(self.upper.max())
-        for one in self.families:
+        new, cap = np.zeros_like(self.upper), float(self.upper.max())
+        for one, (above, _) in zip(self.families, self.margins(), strict=True):
             W, off = one.transports(self.upper)
-            own = one.mixing @ w
-            W += own[:, None] + own[None, :] + off
+            W += above + off
             np.minimum(W, cap, out=W)
             apart = one.high[:, None] - one.low[None, :]
             np.maximum(new, self.c_R * np.maximum(apart, apart.T) + self.c_T * W, out=new)
@@ -305,11 +319,10 @@ class _Work:
         return self._take(self.upper, np.minimum(self.upper, new))
 
     def _raise_lower(self) -> float:
-        w, new = self.reach(), np.zeros_like(self.lower)
-        for one in self.families:
+        new = np.zeros_like(self.lower)
+        for one, (_, below) in zip(self.families, self.margins(), strict=True):
             W, off = one.transports(self.lower)
-            own = one.mixing @ w
-            W -= own[:, None] + own[None, :] + off
+            W -= below + off
             np.maximum(W, 0.0, out=W)
             apart = one.low[:, None] - one.high[None, :]
             np.maximum(new, self.c_R * np.maximum(np.maximum(apart, apart.T), 0.0) + self.c_T * W, out=new)

@@ -10,9 +10,9 @@ paid for, in the cheaper of two ways, each with half of the row's share of δ: a
 2003), or each size alike, so that a set of k costs log((K−1)·C(K, k)), little where few of many states were observed.
 The second sees A = all observed successors, whose p̂(A) = 1 leaves p(A) ≥ exp(−β/n): mass elsewhere falls like 1/n.
 
-K is the number of possible successors, all states unless `successors` says fewer. A row that was never visited has the
-whole simplex. δ is shared by all declared rows, visited or not, since which ones are visited is random. Shares: δ for
-rows where rewards are exact, else δ/2 for rows and δ/2 for rewards.
+K is the number of possible successors, all states unless `successors` says fewer, or which. A row that was never
+visited has the whole simplex. δ is shared by all declared rows, visited or not, since which ones are visited is random.
+Shares: δ for rows where rewards are exact, else δ/2 for rows and δ/2 for rewards.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..certificates import CertificateError
 from ..kinds import Bools, Floats, Ints
@@ -37,7 +38,10 @@ from .intervals import (
 )
 
 if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
     from .frame import Frame
+    from .support import Support
 
 _ENUMERATED = 8  # observed successors up to which all sets of them are looked at
 _BLOCK = 1 << 22  # numbers that a block of work may hold
@@ -56,8 +60,10 @@ class Confidence:
         reward_low, reward_high: bounds on expected rewards [N].
         visits: of each row [N], infinite for rows that are known.
         observed: whether a row was visited, or is known [N].
+        successors: K, the most states that each row can lead to [N].
         n_actions: of each state. delta, design: see `intervals`. notes: what the sets rest on.
         reward_range: (lowest, highest) possible reward.
+        possible: which states each row can lead to [N, S], or None where that is not known.
     """
 
     rows: Distributions
@@ -67,11 +73,13 @@ class Confidence:
     reward_high: Floats
     visits: Floats
     observed: Bools
+    successors: Ints
     n_actions: int
     delta: float
     design: Design
     reward_range: tuple[float, float]
     notes: tuple[str, ...] = ()
+    possible: csr_array | None = None
 
     @property
     def n_states(self) -> int:
@@ -93,6 +101,8 @@ class Confidence:
         apart = 0.5 * np.abs(rows - mine).sum(axis=1)
         new = np.where(mine > 0.0, 0.0, rows).sum(axis=1)
         far = (apart > self.spread + tolerance) | (new > self.unseen + tolerance)
+        if self.possible is not None:
+            far |= np.where(self.possible.toarray(), 0.0, rows).sum(axis=1) > tolerance
         size = max(abs(x) for x in self.reward_range) * tolerance
         off = (rewards < self.reward_low - size) | (rewards > self.reward_high + size)
         return not bool((far & self.observed).any() or off.any())
@@ -106,17 +116,17 @@ class Confidence:
     def lowest(self, V: Floats) -> Floats:
         """The least p·V over the set of each row [N].
 
-        Mass is taken from the highest observed values; up to `unseen` of it goes to the least value of all, the rest to
-        the least observed one.
+        Mass is taken from the highest observed values; up to `unseen` of it goes to the least possible value, the rest
+        to the least observed one.
         """
         result = np.empty(len(self.rows))
-        lowest = V.min()
-        for chosen, places in self._blocks:
+        lowest = self._least_possible(V)
+        for chosen, places in self.blocks():
             values = V[self.rows.indices[places]]  # [rows, m]
             least = values.min(axis=1)
             mean = (self.rows.probs[places] * values).sum(axis=1)
             fall = self._greedy(places, values - least[:, None], self.spread[chosen])
-            result[chosen] = mean - fall - self._elsewhere[chosen] * (least - lowest)
+            result[chosen] = mean - fall - self._elsewhere[chosen] * (least - lowest[chosen])
         return result
 
     def highest(self, V: Floats) -> Floats:
@@ -129,15 +139,15 @@ class Confidence:
         """A bound on W_d(p̂, p) over the set of each row [N], for every metric d ≤ U [S, S].
 
         To turn p̂ into p, at most `spread` moves: each piece from an observed state to the farthest observed one, but
-        for `unseen` of it, which may go to the farthest of all. Taken greedily, the farthest first. Increases with U.
+        for `unseen` of it, which may go to the farthest possible. Taken greedily, the farthest first. Increases with U.
         """
-        result, farthest = np.empty(len(self.rows)), U.max(axis=1)
-        for chosen, places in self._blocks:
+        result = np.empty(len(self.rows))
+        for chosen, places in self.blocks():
             states = self.rows.indices[places]  # [rows, m]
             inside = U[states[:, :, None], states[:, None, :]].max(axis=2)
             beyond = self._elsewhere[chosen]
             result[chosen] = self._greedy(places, inside, self.spread[chosen] - beyond)
-            result[chosen] += self._greedy(places, farthest[states], beyond)
+            result[chosen] += self._greedy(places, self._farthest(U, chosen, states), beyond)
         return result
 
     def _greedy(self, places: Ints, worth: Floats, budget: Floats) -> Floats:
@@ -151,24 +161,41 @@ class Confidence:
     def _elsewhere(self) -> Floats:
         return np.minimum(self.unseen, self.spread)
 
+    def _least_possible(self, V: Floats) -> Floats:
+        """The least value of a state that each row can lead to [N]."""
+        if self.possible is None:
+            return np.full(len(self.rows), V.min())
+        return np.asarray(np.minimum.reduceat(V[self.possible.indices], self.possible.indptr[:-1]))
+
+    def _farthest(self, U: Floats, chosen: Ints, states: NDArray[np.int32]) -> Floats:
+        """The distance of observed successors [rows, m] from the farthest state that their row can lead to."""
+        if self.possible is None:
+            return np.asarray(U.max(axis=1)[states])
+        ptr, indices = self.possible.indptr, self.possible.indices
+        each = zip(chosen, states, strict=True)
+        return np.array([U[np.ix_(own, indices[ptr[k] : ptr[k + 1]])].max(axis=1) for k, own in each])
+
+    def blocks(self, entries: int = 1) -> list[tuple[Ints, Ints]]:
+        """(rows of one size m, places of their entries [rows, m]), in blocks of bounded work, m² or `entries` a row."""
+        return [part for m in self._places for part in _parts(*self._places[m], max(m * m, entries))]
+
     @cached_property
-    def _blocks(self) -> list[tuple[Ints, Ints]]:
-        """(rows of one size m, places of their entries [rows, m]), in blocks whose m² work fits in memory."""
-        sizes, found = self.rows.sizes, []
-        for m in np.unique(sizes):
-            same = np.flatnonzero(sizes == m)
-            step = max(1, _BLOCK // int(m * m))
-            for begin in range(0, len(same), step):
-                chosen = same[begin : begin + step]
-                found.append((chosen, self.rows.indptr[chosen][:, None] + np.arange(m)))
-        return found
+    def _places(self) -> dict[int, tuple[Ints, Ints]]:
+        """By their size m: rows, and places of their entries [rows, m]."""
+        same = {int(m): np.flatnonzero(self.rows.sizes == m) for m in np.unique(self.rows.sizes)}
+        return {m: (rows, self.rows.indptr[rows][:, None] + np.arange(m)) for m, rows in same.items()}
 
 
-def sets_of(frame: Frame, delta: float, design: Design, successors: Ints, exact: bool) -> Confidence:
+def _parts(rows: Ints, places: Ints, work: int) -> list[tuple[Ints, Ints]]:
+    step = max(1, _BLOCK // work)
+    return [(rows[k : k + step], places[k : k + step]) for k in range(0, len(rows), step)]
+
+
+def sets_of(frame: Frame, delta: float, design: Design, support: Support, exact: bool) -> Confidence:
     """The sets of a frame (see `Counts.confidence`, which checks the arguments).
 
     Args:
-        frame: estimated rows and what was seen of them. successors: K of each row [N].
+        frame: estimated rows and what was seen of them. support: what is known of their successors.
         exact: whether rewards are a function of state and action, so that one visit shows them.
     """
     known = ~np.isfinite(frame.visits)
@@ -176,7 +203,7 @@ def sets_of(frame: Frame, delta: float, design: Design, successors: Ints, exact:
     share = (delta if exact else 0.5 * delta) / open_rows
     spread, unseen = np.where(frame.observed, 0.0, 1.0), np.where(frame.observed, 0.0, 1.0)
     counted = np.flatnonzero(frame.observed & ~known)
-    spread[counted], unseen[counted] = _row_sets(frame, counted, share, design, successors[counted])
+    spread[counted], unseen[counted] = _row_sets(frame, counted, share, design, support.most[counted])
     low, high = _reward_sets(frame, share, design, exact)
     if (low > high).any():
         raise CertificateError("an interval of rewards is empty.")
@@ -188,11 +215,13 @@ def sets_of(frame: Frame, delta: float, design: Design, successors: Ints, exact:
         high,
         frame.visits,
         frame.observed,
+        support.most,
         frame.n_actions,
         delta,
         design,
         frame.reward_range,
         frame.notes,
+        support.possible,
     )
 
 

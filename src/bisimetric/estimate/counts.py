@@ -24,7 +24,7 @@ from numpy.typing import ArrayLike
 from ..archives import read_arrays, save_arrays
 from ..checks import check_number, check_type, check_whole
 from ..damage import DamagedFileError, reading
-from ..kinds import Array, Floats, Ints
+from ..kinds import Array, Floats, Ints, Sparse
 from ..model import MDP, Distributions, ModelError
 from .frame import Frame
 from .intervals import DESIGNS, Design
@@ -444,7 +444,7 @@ class Counts:
         *,
         reward_range: tuple[float, float] | None = None,
         exact_rewards: bool = False,
-        successors: ArrayLike | None = None,
+        successors: ArrayLike | Sparse | None = None,
         design: Design | None = None,
     ) -> Confidence:
         """Sets that contain all true rows and rewards with probability 1 − δ (see `confidence` for how).
@@ -455,10 +455,12 @@ class Counts:
                 for exact rewards only: then those that were seen, for rows that were not.
             exact_rewards: rewards are a function of state and action, so that one visit shows them.
             successors: most states that a row can lead to, the end among them: one number, or one for each row
-                [S·A]. None for all states.
+                [S·A]; or which states these are, True where one can follow [S·A, states], as an array or a sparse
+                matrix. None for all states.
             design: None for that of the counts.
         """
         from .confidence import sets_of
+        from .support import support_of
 
         check_delta(delta)
         chosen = self.design if design is None else design
@@ -477,7 +479,7 @@ class Counts:
         if reward_range is None and not frame.observed.all():
             guess = "rewards of actions never tried are assumed to lie in the range of those seen"
             frame = frame._replace(notes=(*frame.notes, guess))
-        return sets_of(frame, delta, chosen, self._successors(successors, frame), exact_rewards)
+        return sets_of(frame, delta, chosen, support_of(self, successors, frame), exact_rewards)
 
     def _check_exact(self) -> None:
         differ = np.flatnonzero(self.reward_low < self.reward_high)
@@ -489,27 +491,6 @@ class Counts:
                 python="Give reward_range=(lowest, highest) instead.",
                 command="Give --reward-range LOW,HIGH instead.",
             )
-
-    def _successors(self, given: ArrayLike | None, frame: Frame) -> Ints:
-        """K of each row of the frame."""
-        N = len(frame.rows)
-        most = np.full(N, frame.n_states, np.int64)
-        if given is None:
-            return most
-        numbers = np.asarray(given)
-        if numbers.dtype.kind not in "iu" or numbers.shape not in ((), (self.n_rows,)) or (numbers < 1).any():
-            raise ValueError(
-                f"successors must be a whole number, at least 1, or one for each row [{self.n_rows}]; got {given!r}."
-            )
-        most[: self.n_rows] = np.minimum(numbers, frame.n_states)
-        beyond = np.flatnonzero(frame.observed & (frame.rows.sizes > most))
-        if beyond.size:
-            k = int(beyond[0])
-            raise ModelError(
-                f"{self.row_name(k)} was seen to lead to {frame.rows.sizes[k]} states, more than its successors = "
-                f"{most[k]}."
-            )
-        return most
 
     def bracket(self, delta: float, *, gamma: float, policy: Any = None, **options: Any) -> Bracket:
         """Bounds lower ≤ d ≤ upper on the true metric with probability 1 − δ; see `bracket.bracket_of`."""
