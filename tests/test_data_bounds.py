@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import types
 from dataclasses import replace
 
 import numpy as np
@@ -298,6 +299,97 @@ def test_margins_of_mixtures_are_narrower_than_the_sum_of_their_rows():
     assert np.median(both) < 0.85 * np.median(one)
 
 
+def test_margins_of_mixtures_pay_for_their_vertices_in_whole():
+    """Adaptive data: rows of a policy that mixes them pay as much as rows that stand alone, not a share of it."""
+    mdp, counts = data_of(3, samples=4000)
+    sets = counts.confidence(0.05, exact_rewards=True, design="adaptive")
+    law = Law.of(sets, np.array(bm.solve_metric(mdp, match="labels").distance))
+    doubled = law._replace(variance=np.full(10, law.variance.max()), reach=np.full(10, law.reach.max()))
+    pick, mix = np.zeros((5, 10)), np.zeros((5, 10))
+    for s in range(5):
+        pick[s, 2 * s], mix[s, 2 * s : 2 * s + 2] = 1.0, 0.5
+    alone, mixed = (
+        steady_margins(sets, doubled, Question(csr_array(m), np.full(5, 5), 1, 10.0), 0.05)[1] for m in (pick, mix)
+    )
+    visits = sets.visits.reshape(5, 2)
+    least = np.sqrt(visits[:, 0] / visits.max(axis=1))  # were all rows visited as often, both would be the same
+    assert (mixed >= 0.99 * alone * np.minimum.outer(least, least)).all()
+
+
+def test_rows_never_visited_have_no_margins():
+    counts = bm.Counts.from_transitions([0], [0], [0.0], [0], n_states=1, n_actions=2)
+    lower, upper = counts.bracket(0.1, gamma=0.9, reward_range=(0.0, 1.0), design="fixed")
+    assert lower.tolist() == upper.tolist() == [[0.0]]
+
+
+def test_ways_of_paying_for_vertices_share():
+    """Sizes are seen before the cheaper way is taken, so what both ways spend is at most 1."""
+    from scipy.special import gammaln
+
+    from bisimetric.estimate.steady import _log_vertices
+
+    for S in (5, 20, 60):
+        sizes = np.arange(1, S + 1)
+        frame = types.SimpleNamespace(n_states=S, successors=np.full(S, S))
+        eye = csr_array(np.eye(S))
+        charged = np.exp(-_log_vertices(frame, Question(eye, sizes, 1, 1.0)))  # share of one vertex, by sizes [S, S]
+        ways = lambda n, k: np.exp(gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1))  # noqa: E731
+        k, m = np.broadcast_arrays(sizes[:, None], sizes[None, :])
+        # every pair of sets of these sizes that was paid for alone, and all between the true supports, once
+        alone = ways(S, k) * ways(S, m) * ways(k + m - 2, k - 1)
+        whole = ways(2 * S - 2, S - 1)
+        cheaper = charged > 0.5 / whole * (1.0 + 1e-9)
+        spent = (charged * alone)[cheaper].sum() + (0.5 if (~cheaper).any() else 0.0)
+        assert spent <= 1.0
+
+
+def test_bounds_that_cross_end():
+    """States that are not alike, vouched for as one class: bounds contradict each other, and that is said."""
+    done = {"n_states": 2, "n_actions": 1}
+    counts = bm.Counts.from_transitions([0, 1] * 5000, [0] * 10_000, [0.0, 1.0] * 5000, [0, 1] * 5000, **done)
+    with pytest.raises(bm.ModelError, match="contradict"):
+        counts.pool(0.05, gamma=0.9, classes=[0, 0], bias=0.0, exact_rewards=True)
+    for wrong, words in (({"bias": 0.0}, "classes must be given"), ({"eps": []}, "at least one")):
+        with pytest.raises(ValueError, match=words):
+            counts.pool(0.05, gamma=0.9, exact_rewards=True, **wrong)
+
+
+@pytest.mark.parametrize("gamma", [0.9999, 0.99999])
+def test_values_of_rows_that_go_to_and_fro_end_soon(gamma):
+    """A cycle of two: every other iteration brings nothing new. Iterations are counted, not seconds."""
+    from bisimetric.estimate import values
+
+    counts = bm.Counts.from_transitions([0, 1] * 50, [0] * 100, [0.0, 1.0] * 50, [1, 0] * 50, n_states=2, n_actions=1)
+    sets = counts.confidence(0.05, exact_rewards=True, successors=1)
+    done = []
+
+    def counted(*given, **named):
+        V, number = iterated(*given, **named)
+        done.append(number)
+        return V, number
+
+    iterated = values._iterated
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(values, "_iterated", counted)
+        band = values.value_band(sets, gamma, 0.05)
+    assert sum(done) < 2000
+    best = np.linalg.solve(np.eye(2) - gamma * np.array([[0.0, 1.0], [1.0, 0.0]]), [0.0, 1.0])
+    assert (band.lower <= best).all()
+    assert (best <= band.upper).all()
+
+
+def test_arguments_of_brackets_and_certificates_are_named():
+    counts = bm.Counts.from_transitions([0, 1], [0, 0], [0.0, 1.0], [1, 0], n_states=2, n_actions=1)
+    given = {"gamma": 0.9, "reward_range": (0.0, 1.0)}
+    for weight in (np.nan, -1.0, np.inf):
+        with pytest.raises(ValueError, match="reward_weight"):
+            counts.bracket(0.1, reward_weight=weight, **given)
+    with pytest.raises(ValueError, match="\"uniform\"; got 'greedy'"):
+        counts.certify("greedy", 0.1, **given)
+    with pytest.raises(ValueError, match="reward_range must be"):
+        counts.confidence(0.1, reward_range=(0, 1, 2))
+
+
 @pytest.mark.parametrize(("k", "n"), [(1, 3), (2, 2), (2, 4), (3, 3), (4, 3)])
 def test_dual_problems_have_no_more_vertices_than_are_paid_for(k, n):
     """All spanning trees of random costs: those whose potentials are feasible are the vertices."""
@@ -324,7 +416,7 @@ def test_known_supports_narrow_what_was_not_seen():
     s = np.repeat(["a", "b", "c", "far"], 30)
     to = np.concatenate([np.tile(["a", "b"], 15), np.repeat("c", 30), np.repeat("a", 30), np.repeat("far", 30)])
     r = np.where(s == "far", 1.0, 0.0)
-    counts = bm.Counts.from_transitions(s, np.zeros(120, int), r, to)
+    counts = bm.Counts.from_transitions(s, np.zeros(120, int), r, to, n_states=4, n_actions=1)
     possible = np.zeros((4, 4), bool)
     for state, follow in enumerate(([0, 1, 2], [2], [0, 1], [3])):
         possible[state, follow] = True

@@ -138,6 +138,8 @@ def test_saved_counts_come_back(tmp_path):
         ("source", np.array([1, 0])),
         ("reward_sum", np.array([np.nan])),
         ("row", np.array([7])),
+        ("reward_low", np.array([np.nan])),
+        ("reward_low", np.array([2.0])),
     ],
 )
 def test_damaged_counts_are_refused(entry, value, tmp_path):
@@ -404,3 +406,99 @@ def test_what_was_never_tried_is_absent_or_the_worst_never_uniform():
         counts.model(0.9, unseen="uniform")
     with pytest.raises(bm.ModelError, match="Give gamma"):
         counts.model(None)
+
+
+# ---- how many there are ----
+
+
+def test_what_was_never_met_is_not_impossible():
+    """Sizes that were only seen depend on the data, so nothing is certified of them."""
+    data = ([0] * 5, [0] * 5, [1.0] * 5, [0] * 5)
+    seen = bm.Counts.from_transitions(*data)
+    assert seen.declared == (False, False)
+    assert seen.model(0.9).n_states == 1
+    asks = {
+        "confidence": lambda c: c.confidence(0.05, reward_range=(0, 1)),
+        "certify": lambda c: c.certify("uniform", 0.05, gamma=0.9, reward_range=(0, 1)),
+        "bracket": lambda c: c.bracket(0.05, gamma=0.9, reward_range=(0, 1)),
+        "pool": lambda c: c.pool(0.05, gamma=0.9, reward_range=(0, 1)),
+        "decomposition": lambda c: c.decomposition(0.05, gamma=0.9, reward_range=(0, 1)),
+        "solve": lambda c: bm.solve_policy(c, gamma=0.9, reward_range=(0, 1), steps=2),
+    }
+    for ask in asks.values():
+        with pytest.raises(
+            bm.ModelError, match=r"states and actions there are was not declared.*n_states=1, n_actions=1"
+        ):
+            ask(seen)
+        with pytest.raises(bm.ModelError, match="how many actions there are"):
+            ask(seen.declare(n_states=2))
+    known = seen.declare(n_states=2, n_actions=1)
+    assert known.declared == (True, True)
+    assert known.certify("uniform", 0.05, gamma=0.9, reward_range=(0, 1)).lower[0] < 9.0
+    same(known, bm.Counts.from_transitions(*data, n_states=2, n_actions=1))
+    with pytest.raises(ValueError, match="at least 2"):
+        known.declare(n_states=1)
+
+
+def test_without_data_nothing_is_certified():
+    counts = bm.Counts.from_transitions([], [], [], [], n_states=3, n_actions=2)
+    data = counts.certify("uniform", 0.05, gamma=0.9, reward_range=(0.0, 1.0))
+    assert data.certificate.error == pytest.approx(10.0, rel=1e-6)
+    made = bm.solve_policy(counts, gamma=0.9, reward_range=(0.0, 1.0), target=0.1, steps=2)
+    assert made.status is bm.Status.DATA
+    ended = bm.Counts.from_transitions([], [], [], [], [], n_states=3, n_actions=2)
+    assert ended.certify("uniform", 0.05, gamma=0.9, reward_range=(0.0, 1.0)).certificate.error > 9.9
+
+
+def test_declarations_live_on():
+    names = {"n_states": 4, "n_actions": 2}
+    one = bm.Counts.from_transitions(["a", "b"], ["go", "go"], [0.0, 1.0], ["b", "a"], **names)
+    assert one.state_names == ("a", "b", "state 2", "state 3")
+    other = bm.Counts.from_transitions(["c", "d"], ["stay", "go"], [0.0, 1.0], ["d", "a"], **names)
+    both = one + other
+    assert both.state_names == ("a", "b", "c", "d")
+    assert both.action_names == ("go", "stay")
+    assert both.declared == (True, True)
+    assert one.extend(["e"], ["go"], [0.5], ["a"]).state_names == ("a", "b", "e", "state 3")
+    with pytest.raises(bm.ModelError, match="5 states in all, more than the 4"):
+        both + bm.Counts.from_transitions(["e"], ["go"], [0.0], ["a"])
+    free = bm.Counts.from_transitions([0], [0], [0.0], [1])
+    assert free.extend([5], [0], [0.0], [1]).n_states == 6
+    assert free.extend([5], [0], [0.0], [1]).declared == (False, False)
+    limited = bm.Counts.from_transitions([0], [0], [0.0], [1], n_states=3, n_actions=1)
+    assert (free + limited).declared == (True, True)
+    assert (free + limited).n_states == (limited + free).n_states == 3
+    with pytest.raises(bm.ModelError, match="declared"):
+        limited + bm.Counts.from_transitions([7], [0], [0.0], [1])
+    empty = bm.Counts.from_transitions([], [], [], [], n_states=5, n_actions=1)
+    assert (limited + empty).n_states == 5
+
+
+def test_declarations_are_kept(tmp_path):
+    made = bm.Counts.from_transitions(["a"], [0], [0.0], ["b"], n_states=3)
+    made.save(tmp_path / "c.npz")
+    back = bm.Counts.load(tmp_path / "c.npz")
+    assert back.declared == (True, False)
+    same(back, made)
+
+
+@pytest.mark.parametrize("state", [np.inf, 1e19, np.uint64(2**63 + 5)])
+def test_states_that_are_no_numbers_to_count_with(state):
+    with pytest.raises(bm.ModelError, match=r"s: entry 1 is"):
+        bm.Counts.from_transitions(np.array([0, state], type(state)), [0, 0], [0.0, 0.0], [0, 0])
+
+
+@pytest.mark.parametrize("nothing", [None, np.nan])
+def test_whatever_stands_after_an_end(nothing):
+    counts = bm.Counts.from_transitions(["a", "b"], [0, 0], [0.0, 1.0], np.array(["b", nothing], object), [False, True])
+    assert counts.target.tolist() == [1, 2]
+    grid = bm.Grid([0.0], [1.0], 4)
+    observed = bm.Counts.from_transitions(
+        np.array([[0.1], [0.9]]), [0, 0], [0.0, 1.0], np.array([[0.9], [np.nan]]), [False, True], discretiser=grid
+    )
+    assert observed.target.tolist() == [3, 4]
+
+
+def test_rewards_whose_sum_overflows():
+    with pytest.raises(bm.ModelError, match="sum overflows"):
+        bm.Counts.from_transitions([0, 0], [0, 0], [1.5e308, 1.5e308], [0, 0])

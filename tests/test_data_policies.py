@@ -115,7 +115,9 @@ def test_what_is_missing_or_does_not_belong_is_named(mdp):
 
 def test_rewards_by_chance_are_bounded_by_their_mean():
     s, r = np.zeros(400, np.int64), np.arange(400) % 2.0
-    data = bm.Counts.from_transitions(s, s, r, s).certify("uniform", 0.05, gamma=0.5, reward_range=(0.0, 1.0))
+    data = bm.Counts.from_transitions(s, s, r, s, n_states=1, n_actions=1).certify(
+        "uniform", 0.05, gamma=0.5, reward_range=(0.0, 1.0)
+    )
     assert 0.5 < data.lower[0] < 1.0 < data.upper[0] < 1.5
 
 
@@ -123,7 +125,8 @@ def test_bounds_that_cross_say_what_may_be_wrong():
     from bisimetric.estimate.policies import certified
     from bisimetric.estimate.values import Band
 
-    sets = bm.Counts.from_transitions([0], [0], [0.5], [0]).confidence(0.1, exact_rewards=True)
+    one_state = bm.Counts.from_transitions([0], [0], [0.5], [0], n_states=1, n_actions=1)
+    sets = one_state.confidence(0.1, exact_rewards=True)
     one, zero = np.ones(1), np.zeros(1)
     with pytest.raises(bm.ModelError, match="not from one Markov decision process"):
         certified(sets, Band(one, zero, one, zero), np.ones((1, 1)), 0.5, 0.1)
@@ -166,12 +169,15 @@ def test_known_classes_narrow_the_bounds():
 
 def test_pooling_keeps_the_end_apart():
     s, t = np.array([0, 1, 0, 1] * 30), np.array([1, 0, 1, 0] * 30)
-    counts = bm.Counts.from_transitions(s, np.zeros(120, int), np.zeros(120), t, np.arange(120) % 4 > 1)
+    done, zeros = np.arange(120) % 4 > 1, np.zeros(120, int)
+    counts = bm.Counts.from_transitions(s, zeros, zeros, t, done, n_states=2, n_actions=1)
     made = counts.pool(0.1, gamma=0.5, eps=[0.0, 5.0], exact_rewards=True)
     assert made.partition.class_of[2] not in made.partition.class_of[:2]
 
 
 # ---- commands ----
+
+SIZES = ["--states", "8", "--actions", "2"]
 
 
 @pytest.fixture
@@ -188,10 +194,10 @@ def folder(tmp_path, monkeypatch, mdp, one_thread):
 
 
 def test_solving_a_file_of_transitions(folder, capsys):
-    given = ["--gamma", "0.9", "--reward-range", "0,1", "--exact-rewards", "--no-pictures"]
+    given = ["--gamma", "0.9", "--reward-range", "0,1", "--exact-rewards", "--no-pictures", *SIZES]
     assert run(["solve", "data.csv", *given, "--delta", "0.1", "--out", "run", "--json"]) == 0
     facts = json.loads(capsys.readouterr().out)
-    counts = bm.Counts.read("data.csv")
+    counts = bm.Counts.read("data.csv", n_states=8, n_actions=2)
     called = bm.solve_policy(counts, gamma=0.9, delta=0.1, **ASSUMED)
     assert facts["bound"] == called.certificate.error
     assert facts["delta"] == 0.1
@@ -218,9 +224,10 @@ def test_estimating_a_model(folder, capsys):
         "counts.npz",
         "--reward-range",
         "0,1",
+        *SIZES,
     ]
     assert run(order) == 0
-    assert "every row is within" in capsys.readouterr().out
+    assert "every row that was visited is within" in capsys.readouterr().out
     counts = bm.Counts.read("counts.npz")
     assert counts.n_samples == 3000
     np.testing.assert_array_equal(bm.read("model.npz").rows.probs, counts.model(0.9).rows.probs)
@@ -237,7 +244,9 @@ def test_estimating_a_model(folder, capsys):
         (["solve", "data.csv", "--gamma", "0.9"], "--reward-range"),
         (["solve", "data.csv", "--gamma", "0.9", "--reward-range", "0,1", "--delta", "2"], "--delta"),
         (["solve", "data.csv", "--gamma", "0.9", "--reward-range", "0"], "LOW,HIGH"),
-        (["solve", "data.csv", "--gamma", "0.9", "--reward-range", "0,0.1"], "outside"),
+        (["solve", "data.csv", "--gamma", "0.9", "--reward-range", "0,0.1", *SIZES], "outside"),
+        (["solve", "data.csv", "--gamma", "0.9", "--reward-range", "0,1"], "--states 8 --actions 2"),
+        (["solve", "data.csv", "--gamma", "0.9", "--reward-range", "0,1", "--states", "8"], "show all, --actions 2."),
         (["solve", "data.csv", "--gamma", "0.9", "--reward", "x", "--exact-rewards"], "--reward is for models"),
         (["solve", "problem:chain", "--delta", "0.1"], "--delta is for transitions"),
         (["estimate", "data.csv", "-o", "model.npz"], "--gamma"),
@@ -246,7 +255,7 @@ def test_estimating_a_model(folder, capsys):
         (["estimate", "data.csv", "--states", "3"], "out of range"),
         (["estimate", "data.csv", "--counts", "counts.csv"], ".npz"),
         (["estimate", "data.csv", "--gamma", "0.9", "-o", "m.npz", "--unseen", "uniform"], "--unseen"),
-        (["solve", "data.csv", "--gamma", "0.9", "--exact-rewards", "--successors", "1"], "successors"),
+        (["solve", "data.csv", "--gamma", "0.9", "--exact-rewards", "--successors", "1", *SIZES], "successors"),
     ],
 )
 def test_bad_input_is_one_line_and_changes_nothing(arguments, words, folder, capsys):

@@ -39,9 +39,9 @@ class DataOptions:
     unseen: str | None = None
     """For data: sink (actions never tried are the worst; the default of solve) or absent (of estimate)."""
     states: int | None = None
-    """For data: how many states there are (default as many as are seen)."""
+    """For data: how many states there are, seen or not; what is certified needs it."""
     actions: int | None = None
-    """For data: how many actions there are (default as many as are seen)."""
+    """For data: how many actions there are, seen or not; what is certified needs it."""
 
 
 NO_DATA = DataOptions()
@@ -94,9 +94,7 @@ def read_data(spec: str, options: DataOptions, quiet: bool) -> Counts:
 
     path = Path(spec)
     if path.suffix == ".npz":
-        if options.states is not None or options.actions is not None:
-            raise BadInputError(f"{spec}: --states and --actions are for files of transitions; these are saved counts.")
-        return Counts.load(path)
+        return Counts.load(path).declare(n_states=options.states, n_actions=options.actions)
     with naming(path), _Reading(path, quiet) as bar:
         return Counts.from_stream(bar.watched(read_chunks(path)), n_states=options.states, n_actions=options.actions)
 
@@ -242,7 +240,7 @@ def _rows(facts: Facts) -> dict[str, object]:
         median = facts["median_spread"]
         middle = "none" if median is None else f"{median:.4g}"
         rows["confidence"] = (
-            f"with probability {1.0 - float(str(facts['delta'])):g} every row is within "
+            f"with probability {1.0 - float(str(facts['delta'])):g} every row that was visited is within "
             f"{facts['largest_spread']:.4g} of its estimate in total variation (median {middle})"
         )
     if "output" in facts:

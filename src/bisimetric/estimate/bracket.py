@@ -170,6 +170,8 @@ def bracket_of(  # noqa: PLR0913 (each is a part of the question, by its name)
     """
     check_delta(delta)
     c_T, c_R = check_discount(gamma), check_number("reward_weight", reward_weight)
+    if not 0.0 <= c_R < np.inf:
+        raise ValueError(f"reward_weight must be finite and not negative; got {reward_weight}.")
     steady = policy is None or fixed_policy or isinstance(policy, str) or counts.n_actions == 1
     found = counts.confidence(0.5 * delta if steady else delta, **sets)
     weights = None if policy is None else policy_weights(found, policy)
@@ -288,7 +290,7 @@ class _Work:
         for band in bands:
             gap = band.lower[:, None] - band.upper[None, :]
             np.maximum(self.lower, self.c_R * np.maximum(gap, gap.T), out=self.lower)
-        np.minimum(self.lower, self.upper, out=self.lower)
+        self._agree()
         limit = pace.tol * self.largest * (1.0 - self.c_T)
         done = 0
         try:
@@ -301,10 +303,14 @@ class _Work:
                         pace.on_progress(done, change)
         except KeyboardInterrupt:
             change = np.inf
+        self._agree()
+        return done, change <= limit
+
+    def _agree(self) -> None:
+        """Refuse bounds that cross by more than rounding."""
         if (self.lower > self.upper + 1e-9 * self.largest).any():
             raise contradiction()
         np.minimum(self.lower, self.upper, out=self.lower)
-        return done, change <= limit
 
     def _lower_upper(self) -> float:
         new, cap = np.zeros_like(self.upper), float(self.upper.max())

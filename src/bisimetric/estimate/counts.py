@@ -28,7 +28,7 @@ from ..kinds import Array, Floats, Ints, Sparse
 from ..model import MDP, Distributions, ModelError
 from .frame import Frame
 from .intervals import DESIGNS, Design
-from .tally import LARGEST, Chunk, Tally
+from .tally import LARGEST, Chunk, Tally, names_met
 
 if TYPE_CHECKING:
     from .bracket import Bracket, Decomposition
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from .policies import DataCertificate
     from .pooling import PooledPolicy
 
-FORMAT, VERSION = "bisimetric-counts", 1
+FORMAT, VERSION = "bisimetric-counts", 2
 UNSEEN = ("absent", "sink")
 _MOST_ROWS = 50_000_000  # rows that a model may have: each costs some hundred bytes
 
@@ -54,6 +54,8 @@ class Counts:
         design: "adaptive", or "fixed" where the visits of each row were decided before any were seen.
         notes: what one should know of the data: a discretiser, transitions that were left out.
         episodic: whether episodes may end (`done` was given, if only to say never so far): there is an end then.
+        declared: whether n_states and n_actions were given, and not only seen. What is certified needs both: a state
+            or an action that was never met would otherwise be taken for impossible.
     """
 
     n_states: int
@@ -71,6 +73,7 @@ class Counts:
     design: Design = "adaptive"
     notes: tuple[str, ...] = ()
     episodic: bool = False
+    declared: tuple[bool, bool] = (False, False)
 
     # ---- making ----
 
@@ -94,7 +97,8 @@ class Counts:
             s, a, s_next: states and actions [n]: numbers from 0, or names. Observations of any shape [n, …] for s and
                 s_next where a discretiser is given.
             r: rewards [n]. done: whether the episode ended with this transition [n]; None for what never ends.
-            n_states, n_actions: how many there are; None for as many as are seen.
+            n_states, n_actions: how many there are; None for as many as are seen, which is enough for a model, not
+                for a certificate.
             discretiser: from observations [n, …] to numbers [n], such as `Grid` or `KMeans`. What is then certified is
                 the discretised process, as if it were a Markov decision process.
             design: "fixed" only where the visits of each row were decided before any were seen.
@@ -147,6 +151,7 @@ class Counts:
             design,
             notes,
             tally.episodic,
+            tally.declared(),
         )
 
     @classmethod
@@ -223,10 +228,30 @@ class Counts:
     def __add__(self, other: Counts) -> Self:
         return self.merge(other)
 
-    def _tally(self) -> Tally:
-        tally = Tally(self.n_states, self.n_actions, None, names=(self.state_names, self.action_names))
+    def declare(self, *, n_states: int | None = None, n_actions: int | None = None) -> Self:
+        """These counts with how many states and actions there are, seen or not; None leaves it as it was.
+
+        Where the data are known to show all of them, `counts.declare(n_states=counts.n_states, n_actions=…)`.
+        """
+        sizes = (("n_states", n_states, self.n_states), ("n_actions", n_actions, self.n_actions))
+        for name, given, now in sizes:
+            if given is not None and check_whole(name, given) < now:
+                raise ValueError(f"{name} must be at least {now}, as many as were counted; got {given}.")
+        tally = self._tally(n_states, n_actions)
+        return self._of_tally(tally, self.design, self.notes)
+
+    def _tally(self, n_states: int | None = None, n_actions: int | None = None) -> Tally:
+        known = [n if declared else None for n, declared in zip(self._sizes, self.declared, strict=True)]
+        states, actions = (
+            now if given is None else given for given, now in zip((n_states, n_actions), known, strict=True)
+        )
+        tally = Tally(states, actions, None, names=names_met(self))
         tally.merge(self)
         return tally
+
+    @property
+    def _sizes(self) -> tuple[int, int]:
+        return self.n_states, self.n_actions
 
     # ---- looking ----
 
@@ -268,6 +293,7 @@ class Counts:
             "design": self.design,
             "notes": list(self.notes),
             "episodic": self.episodic,
+            "declared": list(self.declared),
         }
         names = {
             key: np.array(given, dtype=str)
@@ -301,6 +327,7 @@ class Counts:
             design=about["design"],
             notes=tuple(map(str, about["notes"])),
             episodic=bool(about["episodic"]),
+            declared=(bool(about["declared"][0]), bool(about["declared"][1])),
         )
         made._check()
         for name in _ARRAYS:
@@ -323,7 +350,8 @@ class Counts:
             rising = np.array_equal(order, np.arange(len(order))) and bool((np.diff(self.row) > 0).all())
             inside = self.source[0] >= 0 and self.source[-1] < self.n_rows and self.target.min() >= 0
             inside = inside and self.target.max() < self.n_states + self.episodic and self.number.min() > 0
-            if not rising or not inside or not np.isfinite(self.reward_sum).all():
+            rewards = np.isfinite([self.reward_sum, self.reward_low, self.reward_high]).all()
+            if not rising or not inside or not rewards or (self.reward_low > self.reward_high).any():
                 raise ValueError("counts are negative, not finite, or out of range.")
             rows, first = np.unique(self.source, return_index=True)
             if not np.array_equal(rows, self.row) or (np.add.reduceat(self.number, first) != self.visits).any():
@@ -338,6 +366,8 @@ class Counts:
                 raise ModelError("there are no samples, so reward_range=(lowest, highest) must be given.")
             low, high = float(self.reward_low.min()), float(self.reward_high.max())
         else:
+            if np.shape(given) != (2,):
+                raise ValueError(f"reward_range must be (lowest, highest); got {given!r}.")
             low, high = (check_number("reward_range", x) for x in given)
             if not -np.inf < low <= high < np.inf:
                 raise ValueError(f"reward_range must be (lowest, highest), finite; got {given}.")
@@ -450,7 +480,7 @@ class Counts:
         """Sets that contain all true rows and rewards with probability 1 − δ (see `confidence` for how).
 
         Args:
-            delta: δ in (0, 1).
+            delta: δ in (0, 1). The numbers of states and actions must have been declared (see `declare`).
             reward_range: (lowest, highest) possible reward. It must be known beforehand unless rewards are exact; None
                 for exact rewards only: then those that were seen, for rows that were not.
             exact_rewards: rewards are a function of state and action, so that one visit shows them.
@@ -474,12 +504,26 @@ class Counts:
                 python="Give reward_range=(lowest, highest), or exact_rewards=True where state and action decide them.",
                 command="Give --reward-range LOW,HIGH, or --exact-rewards where state and action decide them.",
             )
-        self._check_size()
+        self._check_declared()
         frame = self.frame(self.reward_range(reward_range))
         if reward_range is None and not frame.observed.all():
             guess = "rewards of actions never tried are assumed to lie in the range of those seen"
             frame = frame._replace(notes=(*frame.notes, guess))
         return sets_of(frame, delta, chosen, support_of(self, successors, frame), exact_rewards)
+
+    def _check_declared(self) -> None:
+        """Refuse sizes that were only seen: how many there are would then depend on the data."""
+        words = [what for what, known in zip(("states", "actions"), self.declared, strict=True) if not known]
+        if words:
+            sizes = dict(zip(("states", "actions"), self._sizes, strict=True))
+            raise ModelError(
+                f"how many {' and '.join(words)} there are was not declared, only seen; what was never met would be "
+                "taken for impossible.",
+                python=f"Count with {', '.join(f'n_{what}=…' for what in words)}, or where the data show all, go on "
+                f"from counts.declare({', '.join(f'n_{what}={sizes[what]}' for what in words)}).",
+                command=f"Give how many there are; where the data show all, "
+                f"{' '.join(f'--{what} {sizes[what]}' for what in words)}.",
+            )
 
     def _check_exact(self) -> None:
         differ = np.flatnonzero(self.reward_low < self.reward_high)

@@ -31,7 +31,8 @@ class DataCertificate:
         best_lower, best_upper: bounds on the best values V* [S].
         loss: a bound on V* − V^π [S].
         visited: states that the data say something about [S]; elsewhere the loss can be anything.
-        certificate: the largest loss of a visited state. delta: δ. notes: what it rests on.
+        certificate: the largest loss of a visited state, or of any where there are no data.
+        delta: δ. notes: what it rests on.
     """
 
     policy: Floats
@@ -91,10 +92,14 @@ def certified(sets: Confidence, best: Band, weights: Floats, gamma: float, delta
     own = policy_band(sets, weights, gamma)
     G = loss_bound(sets, weights, gamma, best)
     lower, upper = np.maximum(own.lower, best.lower - G), np.minimum(own.upper, best.upper)
-    if (best.lower > best.upper + 1e-9 * (1.0 + np.abs(best.upper))).any() or (lower > upper + 1e-9).any():
+    slack = 1e-9 * max(abs(x) for x in sets.reward_range) / (1.0 - gamma)
+    if (best.lower > best.upper + slack).any() or (lower > upper + slack).any():
         raise contradiction()
     loss = np.maximum(np.minimum(G, best.upper - lower), 0.0)
     visited = np.asarray(sets.observed.reshape(sets.n_states, -1).any(axis=1))
+    counted = (
+        visited if (sets.observed & np.isfinite(sets.visits)).any() else np.ones_like(visited)
+    )  # no data, no bound
     return DataCertificate(
         weights,
         lower,
@@ -103,7 +108,7 @@ def certified(sets: Confidence, best: Band, weights: Floats, gamma: float, delta
         best.upper,
         loss,
         visited,
-        Certificate(float(loss[visited].max(initial=0.0)), True, _source(delta, int((~visited).sum()))),
+        Certificate(float(loss[counted].max()), True, _source(delta, int((~counted).sum()))),
         delta,
         sets.notes,
     )

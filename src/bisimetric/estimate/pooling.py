@@ -91,8 +91,8 @@ def pool(
         counts: the data. delta: δ. gamma: discount. sets: as for `Counts.confidence`.
         classes: known beforehand [S] (numbers; the end is one of its own), instead of those found by ε-aggregation
             under the metric of the estimated model (rule "diameter").
-        bias: how far apart, in the true metric, states of one class can be; to be given only where that is known, as
-            0 for classes that are known to be bisimilar. None for the upper bracket of the metric.
+        bias: how far apart, in the true metric, states of one given class can be; only where that is known, as 0 for
+            classes that are known to be bisimilar. None for the upper bracket of the metric.
         eps: values of ε to try; by default 0 to 20 % of the largest possible distance. ε = 0 pools nothing.
         learn_bias: without a given bias, bracket the true metric for it. False saves the time that takes; pooled counts
             then choose the policy but do not narrow its bounds.
@@ -104,6 +104,10 @@ def pool(
     found = counts.confidence(quarter, **sets)
     if bias is not None and not 0.0 <= check_number("bias", bias) < np.inf:
         raise ValueError(f"bias must be finite and not negative; got {bias}.")
+    if bias is not None and classes is None:
+        raise ValueError("bias is what is known of given classes, so classes must be given too.")
+    if eps is not None and not len(eps):
+        raise ValueError("eps must have at least one value to try.")
     apart = None
     if bias is None and learn_bias:
         apart = bracket_over(found, None, (1.0, gamma), quarter, Pace()).upper

@@ -27,8 +27,9 @@ and one function is cheaper than the supremum of all.
             others), and W_d(p_i, p_j) ≥ p_i u − p_j v. These vertices do not depend on the data either, and between k
             and l states there are at most C(k + l − 2, k − 1) of them (Balinski and Russakoff, 1984): Bernstein's
             inequality for each. Where supports are not known to be small, all sets of states as large as those observed
-            are paid for instead, if that is cheaper. At a vertex u(x) = min over y of d(x, y) + v(y), and likewise v,
-            so both are 1-Lipschitz, and their variances are bounded as above.
+            are paid for instead, if that is cheaper. Which is cheaper is seen from the data, so each of the two has
+            half of the share. At a vertex u(x) = min over y of d(x, y) + v(y), and likewise v, so both are 1-Lipschitz,
+            and their variances are bounded as above.
 
 With fixed numbers of samples the two rows are independent, so variances add up; for adaptive data each has its own
 inequality for all n at once, and deviations add up.
@@ -111,18 +112,18 @@ def steady_margins(sets: Confidence, law: Law, question: Question, alpha: float)
     if sets.design == "adaptive":
         most = max(int(np.diff(mixing.indptr).max(initial=0)), 1)
         deviations = []
-        for more in (0.0, mixing.T @ vertices.max(axis=1, initial=0.0)):
+        for more in (0.0, abs(mixing).sign().T @ vertices.max(axis=1, initial=0.0)):  # a row belongs to one state
             asked = price + np.log(2.0 * most) + more
             unit = question.unit / law.scale
             found = bernstein(law.variance, law.reach, np.where(known, 0.0, n), asked, "adaptive", unit)
             own = mixing @ np.where(known, 0.0, found)
             deviations.append(law.scale * (own[:, None] + own[None, :]))
         return deviations[0], deviations[1]
-    with np.errstate(divide="ignore"):
-        share = mixing.multiply(mixing) @ np.where(known, 0.0, law.variance / n)
-        largest = (
-            mixing.multiply(np.where(known, 0.0, law.reach / n)[None, :]).tocsr().max(axis=1).toarray().reshape(-1)
-        )
+    per_visit = np.divide(1.0, n, out=np.full(len(n), np.inf), where=n > 0.0)  # rows never visited can be anything
+    with np.errstate(invalid="ignore"):  # 0 · ∞, for laws without variance
+        variance, reach = (np.where(n > 0.0, x * per_visit, np.inf) for x in (law.variance, law.reach))
+    share = mixing.multiply(mixing) @ np.where(known, 0.0, variance)
+    largest = mixing.multiply(np.where(known, 0.0, reach)[None, :]).tocsr().max(axis=1).toarray().reshape(-1)
     V, b = share[:, None] + share[None, :], np.maximum(largest[:, None], largest[None, :])
 
     def deviation(L: Floats | float) -> Floats:
@@ -146,7 +147,8 @@ def _log_vertices(sets: Confidence, question: Question) -> Floats:
     follow = abs(question.mixing).sign() @ sets.successors.astype(np.float64)
     possible, seen = np.minimum(np.maximum(follow, 1.0), S), question.sizes.astype(np.float64)
     chosen = np.log(S) + ways(np.full_like(seen, S), seen)
-    return np.asarray(np.minimum(between(possible), between(seen) + chosen[:, None] + chosen[None, :]))
+    either = np.minimum(between(possible), between(seen) + chosen[:, None] + chosen[None, :])
+    return np.asarray(either + np.log(2.0))
 
 
 def _expected(sets: Confidence, U: Floats) -> Floats:

@@ -72,13 +72,14 @@ class Names:
             self._be(True, column)
             return self._of_names(given.astype(str), column)
         if given.dtype.kind == "f":
-            whole = given == np.floor(given)
+            whole = np.isfinite(given) & (given == np.floor(given))
             if not whole.all():
                 k = int(np.flatnonzero(~whole)[0])
                 raise ModelError(f"{column}: entry {k} is {given[k]}, neither a whole number nor a name.")
-            given = given.astype(np.int64)
-        if given.dtype.kind not in "iu":
+        elif given.dtype.kind not in "iu":
             raise ModelError(f"{column}: needs whole numbers from 0, or names; got an array of dtype {given.dtype}.")
+        if given.dtype.kind in "fu" and given.size and given.max() >= LARGEST:
+            raise ModelError(f"{column}: entry {int(given.argmax())} is {given.max()}, more than can be told apart.")
         self._be(False, column)
         return given if given.dtype == np.int64 else given.astype(np.int64)
 
@@ -187,17 +188,16 @@ class Tally:
     def _states(self, given: Array, column: str, ended: Bools | None) -> Ints:
         if not len(given):
             return np.empty(0, np.int64)
+        if ended is not None and ended.any():  # whatever stands there: the episode is over
+            if ended.all():
+                return np.zeros(len(given), np.int64)
+            given = given.copy()
+            given[ended] = given[int(np.argmin(ended))]
         if self.discretiser is not None:
             cells = np.asarray(self.discretiser(given))
             if cells.shape != (len(given),):
                 raise ModelError(f"the discretiser gave shape {cells.shape} for {len(given)} observations.")
             return self.states.numbers(cells, column)
-        if ended is not None and given.dtype.kind in "US" and ended.any():
-            given = np.where(ended, np.resize(given[~ended], 1)[0] if not ended.all() else "", given)
-            if ended.all():  # nothing is said of states that nobody enters
-                return np.zeros(len(given), np.int64)
-        if ended is not None and given.dtype.kind in "fiu" and ended.any():
-            given = np.where(ended, 0, given)  # whatever stands there: the episode is over
         return self.states.numbers(given, column)
 
     def _room(self, axis: Names, first: Ints, second: Ints) -> int:
@@ -302,10 +302,12 @@ class Tally:
     def _add_rewards(self, new: _Rewards) -> None:
         old = self._rewards
         if np.array_equal(old.row, new.row):
+            with np.errstate(over="ignore"):  # `rewards` looks at it
+                total = old.sums + new.sums
             self._rewards = _Rewards(
                 old.row,
                 old.visits + new.visits,
-                old.sums + new.sums,
+                total,
                 np.minimum(old.low, new.low),
                 np.maximum(old.high, new.high),
             )
@@ -325,11 +327,14 @@ class Tally:
     def merge(self, other: Counts) -> None:
         """Add other counts, by names where they have names."""
         self.episodic |= other.episodic
-        state = self._translation(self.states, other.state_names, other.n_states)
-        action = self._translation(self.actions, other.action_names, other.n_actions)
-        if other.row.size:
-            S, A = max(self.shape.n_states, int(state.max()) + 1), max(self.shape.n_actions, int(action.max()) + 1)
-            self._grow(Shape(S, A))
+        met = _met(other)
+        state = self._translation(self.states, other.state_names, other.n_states, (met[0], other.declared[0]))
+        action = self._translation(self.actions, other.action_names, other.n_actions, (met[1], other.declared[1]))
+        sizes = [
+            max(now, axis.most or 0, int(numbers.max(initial=-1)) + 1)
+            for now, axis, numbers in zip(self.shape, (self.states, self.actions), (state, action), strict=True)
+        ]
+        self._grow(Shape(*sizes))
         self._settle()
         s, a = np.divmod(other.source, other.n_actions)
         ends = other.target == other.n_states
@@ -344,18 +349,35 @@ class Tally:
         sums, low, high = other.reward_sum[order], other.reward_low[order], other.reward_high[order]
         self._add_rewards(_Rewards(row[order], other.visits[order], sums, low, high))
 
-    def _translation(self, axis: Names, names: tuple[str, ...] | None, count: int) -> Ints:
+    def _translation(self, axis: Names, names: tuple[str, ...] | None, count: int, other: tuple[Bools, bool]) -> Ints:
+        """Numbers here of the other's states or actions [count]; −1 for those that only its declaration knows.
+
+        Args:
+            other: which of them were met [count], and whether `count` was declared.
+        """
+        met, declared = other
         if names is None:
             if axis.named and count and axis.place:
                 raise ModelError(f"one of the counts has names of {axis.what}s and the other has not.")
-            if axis.most is not None and count > axis.most:
-                axis.most = count
-            return np.arange(count)
-        if axis.named is False or (axis.named is None and self._rewards.row.size):
-            raise ModelError(f"one of the counts has names of {axis.what}s and the other has not.")
-        axis.most = None
-        axis.named = True
-        return np.array([axis.place.setdefault(name, len(axis.place)) for name in names], np.int64)
+            numbers, total = np.arange(count), max(count, self._size(axis))
+        else:
+            if axis.named is False or (axis.named is None and self._rewards.row.size):
+                raise ModelError(f"one of the counts has names of {axis.what}s and the other has not.")
+            axis.named = True
+            pairs = zip(names, met, strict=True)
+            numbers = np.array(
+                [axis.place.setdefault(name, len(axis.place)) if seen else -1 for name, seen in pairs], np.int64
+            )
+            total = len(axis.place)
+        if declared:
+            axis.most = max(count, axis.most or 0)
+        if axis.most is not None and total > axis.most:
+            raise ModelError(f"there are {total} {axis.what}s in all, more than the {axis.most} that were declared.")
+        return numbers
+
+    def _size(self, axis: Names) -> int:
+        """How many states or actions were met, or may have been."""
+        return (self.shape.n_states if axis is self.states else self.shape.n_actions) if self._keys.size else 0
 
     # ---- results out ----
 
@@ -371,11 +393,35 @@ class Tally:
         """Rewards of the rows that were visited."""
         self._settle()
         row, visits, sums, low, high = self._rewards
+        if not np.isfinite(sums).all():
+            raise ModelError("r: rewards are so large that their sum overflows; count them in a larger unit.")
         return _Rewards(row.copy(), visits.copy(), sums.copy(), low.copy(), high.copy())
+
+    def declared(self) -> tuple[bool, bool]:
+        """Whether it was said how many states and actions there are."""
+        return self.states.most is not None, self.actions.most is not None
 
     def names(self) -> tuple[tuple[str, ...] | None, tuple[str, ...] | None]:
         """Names of states and of actions, where there are any."""
         return self.states.listed(self.shape.n_states), self.actions.listed(self.shape.n_actions)
+
+
+def _met(counts: Counts) -> tuple[Bools, Bools]:
+    """Which states [S] and actions [A] the data have met, other than by being declared."""
+    states, actions = np.zeros(counts.n_states, np.bool_), np.zeros(counts.n_actions, np.bool_)
+    s, a = np.divmod(counts.row, counts.n_actions)
+    states[s], actions[a] = True, True
+    states[counts.target[counts.target < counts.n_states]] = True
+    return states, actions
+
+
+def names_met(counts: Counts) -> tuple[tuple[str, ...] | None, tuple[str, ...] | None]:
+    """Names that were given, in their order; those made up for what was only declared come after them."""
+    listed = (counts.state_names, counts.action_names)
+    return tuple(  # type: ignore[return-value]
+        None if names is None else names[: int(np.flatnonzero(met).max(initial=-1)) + 1]
+        for names, met in zip(listed, _met(counts), strict=True)
+    )
 
 
 def _reward_table(row: Ints, r: Floats, n_rows: int) -> _Rewards:
@@ -419,7 +465,8 @@ def _rewards_of(given: Array) -> Floats:
         first = next((x for x in given.tolist() if not _is_number(x)), given.dtype)
         raise ModelError(f"r: rewards must be numbers; got {str(first)[:40]!r}.")
     r = given if given.dtype == np.float64 else given.astype(np.float64)
-    total = float(r.sum())  # one pass; a look at each entry only where something is wrong
+    with np.errstate(over="ignore"):
+        total = float(r.sum())  # one pass; a look at each entry only where something is wrong
     if not np.isfinite(total):
         wrong = np.flatnonzero(~np.isfinite(r))
         if wrong.size:
