@@ -55,9 +55,8 @@ def ratio(n_states: int) -> None:
         found[spare] = spent
     for k, name in ((0, "cold"), (2, "from kept trees"), (3, "frozen plans")):
         one, two = found[True][k], found[False][k]
-        print(
-            f"S = {n_states}, {name}: {two:.0f} ns of CPU a pair with two arrays, {one:.0f} with one, {one / two:.2f} times"
-        )
+        both = f"{two:.0f} ns of CPU a pair with two arrays, {one:.0f} with one"
+        print(f"S = {n_states}, {name}: {both}, {one / two:.2f} times")
 
 
 def large(n_states: int, sweeps: int) -> None:
@@ -67,11 +66,9 @@ def large(n_states: int, sweeps: int) -> None:
 
     def seen(progress: Progress) -> None:
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1048576
-        print(
-            f"S = {n_states}, sweep {progress.sweep}: error {progress.error:.4g} after {time.perf_counter() - began:.0f} s "
-            f"({time.process_time() - cpu:.0f} s of CPU), peak {peak:.2f} GiB",
-            flush=True,
-        )
+        spent = f"{time.perf_counter() - began:.0f} s ({time.process_time() - cpu:.0f} s of CPU)"
+        done = f"sweep {progress.sweep}: error {progress.error:.4g} after {spent}"
+        print(f"S = {n_states}, {done}, peak {peak:.2f} GiB", flush=True)
 
     bm.solve_metric(
         chain, tol=0.01, dtype="float32", remember=False, low_memory=True, max_sweeps=sweeps, on_progress=seen
