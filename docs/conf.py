@@ -45,6 +45,8 @@ html_theme_options = {
     "footer_start": ["copyright"],
     "footer_end": [],
 }
+# Pages without pages below them need no list of these.
+html_sidebars = {page: [] for page in ("tutorial", "gallery", "data", "large-models", "learn", "cluster", "comparison")}
 templates_path: list[str] = []
 suppress_warnings = ["myst.header"]  # pages of tables begin where they like
 

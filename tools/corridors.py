@@ -3,12 +3,14 @@
     python tools/corridors.py            # this tree
     python tools/corridors.py OTHER/src  # another one, to compare
 
-A walk is what Python itself does between two sweeps (exact transport, chain of 24 states) or two steps (the same,
-not lumped): every call of a function of the package, in order. Kernels are left out: they are compiled.
+A walk is what Python itself does between two sweeps (exact transport, chain of 24 states; plain ones, and with what is
+done between them) or two steps (the same, not lumped): every call of a function of the package, in order. Kernels are
+left out: they are compiled.
 """
 
 from __future__ import annotations
 
+import argparse
 import ast
 import itertools
 import json
@@ -43,9 +45,12 @@ bm.set_threads(1)
 mdp = bm.problems.chain(n_states=24, n_classes=4, seed=1)
 chain = mdp.under(mdp.uniform_policy())
 found = {}
-bm.solve_metric(chain, tol=1e-9, lump=False, on_progress=between(2))
-sys.setprofile(None)
-found["sweep"], calls = calls, []
+fields = getattr(getattr(bm, "MetricSettings", None), "__dataclass_fields__", {})
+ways = {"sweep": {"accelerate": False}, "accelerated sweep": {}} if "accelerate" in fields else {"sweep": {}}
+for name, way in ways.items():
+    bm.solve_metric(chain, tol=1e-9, lump=False, on_progress=between(2), **way)
+    sys.setprofile(None)
+    found[name], calls = calls, []
 bm.solve_policy(mdp, lump=False, steps=4, step_size=bm.Constant(0.5), on_progress=between(1))
 sys.setprofile(None)
 found["step"] = calls
@@ -70,11 +75,11 @@ def walks(source: Path) -> dict[str, Any]:
 
 
 def imported(path: Path, root: Path, seen: set[Path]) -> set[Path]:
-    """A file and all files of the package that it imports when it is loaded, or when it first works."""
+    """A file and all files of the package that are loaded with it."""
     if path in seen:
         return seen
     seen.add(path)
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
         if not isinstance(node, ast.ImportFrom) or node.level == 0:
             continue
         base = path.parent
@@ -133,8 +138,12 @@ def ignored_rules(project: Path) -> int | None:
 
 
 def main() -> None:
-    source = Path(sys.argv[1] if len(sys.argv) > 1 else Path(__file__).parents[1] / "src").resolve()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("source", nargs="?", type=Path, default=Path(__file__).parents[1] / "src", metavar="OTHER/src")
+    source = parser.parse_args().source.resolve()
     root = source / "bisimetric"
+    if not root.is_dir():
+        parser.error(f"{source} has no folder bisimetric: give the src folder of a tree")
     found: dict[str, Any] = walks(source)
     solve = root / "metric" / "solve.py"
     found["lines to read for a sweep, kernels included"] = core_lines(root, set(found["sweep"]["in"]))

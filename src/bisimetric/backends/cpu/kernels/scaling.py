@@ -27,7 +27,7 @@ import numpy as np
 from . import simplex
 from .arguments import Stop, Work
 from .jit import part
-from .spanning_tree import MASS, POT, scratch
+from .spanning_tree import MASS, POT, scratch, unread_tree
 
 X, Y, Q, STEP, OLD, NEXT, LOG_X, LOG_Y = 0, 1, 2, 3, 4, 5, 6, 7  # rows of the vectors of one problem
 PLAN, TURNED, MATRIX = 0, 1, 2  # rows of the squares
@@ -298,7 +298,7 @@ def exact_start(pair, reg, real, link, vec):
     top = 0.0
     for k in range(n * m):
         top = max(top, cost[k])
-    simplex.solve(n, m, cost, real, link, np.zeros(2 * (n + m), np.uint16), 0, 1e-12 * top)
+    simplex.solve(n, m, cost, real, link, unread_tree(n, m), 0, 1e-12 * top)
     for j in range(m):
         vec[LOG_Y, j] = real[POT, n + j] / reg + np.log(b[j])
 

@@ -34,7 +34,8 @@ from .pairs import (
     two_by_two_along,
     widest_support,
 )
-from .small_supports import kept_row, list_row, settle_row, small_scratch
+from .small_simplex import pivot_small
+from .small_supports import WIDEST, kept_row, list_row, settle_row, small_scratch
 from .spanning_tree import (
     DEPTH,
     FLOW,
@@ -195,18 +196,24 @@ def solve(n, m, cost, real, link, kept, start, tol):
     one. The potentials left in real[POT] are feasible up to `tol`, so the value returned is at
     most `tol` above the true optimum, and never below it, rounding aside.
     """
-    slack = 1e-15 * (n + m)
     changed = not read_tree(n, m, link, kept, start)
     if changed:
         cold_tree(n, m, cost, real, link)
-    set_potentials(n, m, cost, real, link)
-    if set_flows(n, m, real, link) < -slack:
-        changed = True
-        if not _dual(n, m, cost, real, link, slack):
-            cold_tree(n, m, cost, real, link)
         set_potentials(n, m, cost, real, link)
-        set_flows(n, m, real, link)
-    pivots = _primal(n, m, cost, real, link, tol)
+    else:
+        slack = 1e-15 * (n + m)
+        set_potentials(n, m, cost, real, link)
+        if set_flows(n, m, real, link) < -slack:
+            changed = True
+            if not _dual(n, m, cost, real, link, slack):
+                cold_tree(n, m, cost, real, link)
+            set_potentials(n, m, cost, real, link)
+            set_flows(n, m, real, link)
+    pivots, done = 0, False
+    if n <= WIDEST and m <= WIDEST:
+        pivots, done = pivot_small(n, m, cost, real, link, tol)
+    if not done:
+        pivots += _primal(n, m, cost, real, link, tol)
     if changed or pivots > 0:
         write_tree(n, m, link, kept, start)
     value = 0.0  # a sum of non-negative terms, so that equal rows come out at exactly 0

@@ -34,6 +34,7 @@ from .scaling import (
     vectors,
     workspace,
 )
+from .spanning_tree import unread_tree
 
 _EPS = float(np.finfo(np.float64).eps)
 _FAR = np.inf  # a safe kernel bounds x and y but for the masses, which may be as small as they like
@@ -201,7 +202,7 @@ def exact_cost(pair, work, top):
     n, m = len(pair.a), len(pair.b)
     set_masses(work.real, pair.a, pair.b)
     tol = simplex.PRICING * top
-    value, _ = simplex.solve(n, m, pair.cost, work.real, work.link, np.zeros(2 * (n + m), np.uint16), 0, tol)
+    value, _ = simplex.solve(n, m, pair.cost, work.real, work.link, unread_tree(n, m), 0, tol)
     return value, tol + 4.0 * _EPS * (n + m) * top
 
 

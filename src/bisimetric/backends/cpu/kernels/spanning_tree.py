@@ -26,52 +26,33 @@ def scratch(widest):
 
 @part
 def cold_tree(n, m, cost, real, link):
-    """Build a feasible tree by the row-minimum rule from the masses and costs."""
-    left = real[FLOW]  # mass not yet placed; overwritten when flows are computed
+    """Build a feasible tree by the row-minimum rule from the masses and costs.
+
+    Rows are served from the last to the first, which is the root. At each step a row or a column is done: what is left
+    of it goes to the other end of the arc, its parent, which is done later. So nodes are done in the reverse of ORDER.
+    """
+    left, closed = real[FLOW], real[POT]  # mass not yet placed; what keeps a column from being chosen again
     for v in range(n + m):
         left[v] = real[MASS, v]
-        link[MARK, v] = 0  # 1: this column is filled
-    edges = 0  # edge k joins row CHILD[k] and column NEXT[k], rows of `link` borrowed for this
-    i = 0
-    open_columns = m
-    while edges < n + m - 1:
-        best = -1
+        closed[v] = 0.0
+    i, open_columns = n - 1, m
+    for k in range(n + m - 1, 0, -1):
+        best, low = -1, np.inf
         for j in range(m):
-            if link[MARK, n + j] == 0 and (best < 0 or cost[i * m + j] < cost[i * m + best]):
-                best = j
-        link[CHILD, edges] = i
-        link[NEXT, edges] = n + best
-        edges += 1
-        # One side closes at each step; the last row stays open for the columns that are left.
-        if i < n - 1 and (left[i] <= left[n + best] or open_columns == 1):
-            left[n + best] -= left[i]
-            i += 1
+            value = cost[i * m + j] + closed[n + j]
+            best = j if value < low else best
+            low = value if value < low else low
+        column = n + best
+        row_done = i > 0 and (left[i] <= left[column] or open_columns == 1)
+        done, above = (i, column) if row_done else (column, i)
+        left[above] -= left[done]
+        link[ORDER, k], link[PARENT, done] = done, above
+        if row_done:
+            i -= 1
         else:
-            left[i] -= left[n + best]
-            link[MARK, n + best] = 1
+            closed[column] = np.inf
             open_columns -= 1
-    _root_edges(n, m, link)
-
-
-@part
-def _root_edges(n, m, link):
-    """Direct the edges (CHILD[k], NEXT[k]) towards the root: sets PARENT and ORDER."""
-    for v in range(n + m):
-        link[PARENT, v] = -2  # not reached
-    link[PARENT, 0] = -1
-    link[ORDER, 0] = 0
-    reached = 1
-    while reached < n + m:
-        for k in range(n + m - 1):
-            i, j = link[CHILD, k], link[NEXT, k]
-            if link[PARENT, i] != -2 and link[PARENT, j] == -2:
-                link[PARENT, j] = i
-                link[ORDER, reached] = j
-                reached += 1
-            elif link[PARENT, j] != -2 and link[PARENT, i] == -2:
-                link[PARENT, i] = j
-                link[ORDER, reached] = i
-                reached += 1
+    link[ORDER, 0], link[PARENT, 0] = 0, -1
 
 
 @part
@@ -94,6 +75,12 @@ def write_tree(n, m, link, kept, start):
     for k in range(1, n + m):
         kept[start + 2 * k - 2] = link[ORDER, k]
         kept[start + 2 * k - 1] = link[PARENT, link[ORDER, k]]
+
+
+@part
+def unread_tree(n, m):
+    """Room for a tree that nobody reads again: of the type that is kept of most pairs, whatever fits in it."""
+    return np.zeros(2 * (n + m), np.uint8)
 
 
 @part
