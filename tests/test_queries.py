@@ -12,6 +12,9 @@ from hypothesis import strategies as st
 from random_models import random_chain, random_mdp
 
 import bisimetric as bm
+from bisimetric.backends.cpu.local_pairs import PairTable
+from bisimetric.queries import landmarks
+from bisimetric.queries.landmarks import Landmark, distances_from
 from bisimetric.queries.search import Search
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -102,7 +105,7 @@ def test_landmarks_are_distances_from_states_that_nobody_has(seed, match):
             P[4, :, 4] = 1.0
             both = bm.MDP.from_arrays(P, R, 0.8, axes="sas")
         truth = bm.solve_metric(both, match=match, tol=1e-9)
-        values, error = table.landmark(r, 0, 1e-9, 1000)
+        values, error = distances_from(table, Landmark(r, 0), 1e-9, np.zeros(1, np.uint8))
         assert np.abs(values - truth.distance[:4, 4]).max() <= error + 2e-9
 
 
@@ -245,3 +248,41 @@ def test_landmarks_of_models_with_many_kinds_of_states_are_few():
     mdp = random_mdp(3, 12, 0.9)
     query = bm.Query(mdp, match="labels", lump=False)
     assert query.coordinates.shape[1] <= 8
+
+
+@pytest.mark.parametrize("gamma", [0.95, 0.99])
+def test_landmarks_are_extrapolated(gamma, monkeypatch):
+    """In fewer sweeps than without, to distances that are as right; threads change nothing."""
+    i = np.arange(400)
+    P = np.zeros((400, 400))
+    P[i, np.minimum(i + 1, 399)], P[i, np.maximum(i - 1, 0)] = 0.3, 0.3
+    P[i, i] += 0.4
+    chain = bm.Chain.from_arrays(P, 0.5 + 0.5 * np.sin(i / 40.0), gamma)
+    sweep, counted = PairTable.landmark_sweep, []
+    monkeypatch.setattr(PairTable, "landmark_sweep", lambda *given: (counted.append(1), sweep(*given))[1])
+    found, sweeps = [], []
+    for cycle, threads in ((5, 1), (5, 3), (10**6, 1)):
+        monkeypatch.setattr(landmarks, "_CYCLE", cycle)
+        bm.set_threads(threads)
+        counted.clear()
+        found.append(bm.Query(chain, lump=False)._table.model)
+        sweeps.append(len(counted))
+    assert found[0].landmarks.tobytes() == found[1].landmarks.tobytes()
+    assert sweeps[0] == sweeps[1] < 0.6 * sweeps[2]
+    for one in (found[0], found[2]):
+        assert one.errors.max() <= 2e-9 * one.largest
+    assert (np.abs(found[0].landmarks - found[2].landmarks) <= found[0].errors + found[2].errors).all()
+
+
+def test_an_extrapolation_that_does_harm_is_undone(monkeypatch):
+    """Iterates that are combined badly cost sweeps, and nothing else."""
+
+    def astray(iterates, out):
+        out[:] = 50.0 * iterates[-1] - 3.0
+
+    chain = random_chain(3, 12, gamma=0.9)
+    right = bm.Query(chain, lump=False)._table.model
+    monkeypatch.setattr(landmarks, "_combine", astray)
+    found = bm.Query(chain, lump=False)._table.model
+    assert found.errors.max() <= 2e-9 * found.largest
+    assert (np.abs(found.landmarks - right.landmarks) <= found.errors + right.errors).all()

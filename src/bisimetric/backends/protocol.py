@@ -255,10 +255,14 @@ class Pending(Protocol):
 _SAMPLE = 1 << 24  # entries
 
 
+def sampled(matrix: Array) -> Array:
+    """Every so many rows of a matrix, so that no more than a sample of large ones is read."""
+    return matrix[:: -(-matrix.size // _SAMPLE)]
+
+
 def mean_difference(after: Array, before: Array) -> float:
-    """The mean of after − before over every so many rows, so that no more than a sample of large matrices is read."""
-    step = -(-after.size // _SAMPLE)
-    return float((after[::step] - before[::step]).mean(dtype=np.float64))
+    """The mean of after − before over a sample of rows."""
+    return float((sampled(after) - sampled(before)).mean(dtype=np.float64))
 
 
 class Sweeper(ABC):
@@ -287,6 +291,10 @@ class Sweeper(ABC):
                 solver.take_from(self.solver)
             self.solver = solver
         self.comparison = comparison
+
+    def spare_memory(self) -> bool:
+        """From now on hold one array of all pairs in place of two, for the same bytes; returns whether that can be."""
+        return False
 
     @abstractmethod
     def sweep(self, d: Any, accuracy: float = np.inf) -> Sweep:

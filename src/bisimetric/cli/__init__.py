@@ -62,7 +62,10 @@ def run(arguments: Sequence[str]) -> int:
         say("bisimetric: interrupted")
         return 130
     except MemoryError:
-        say("bisimetric: out of memory; see bisimetric info MODEL, and try --no-remember or --dtype float32")
+        say(
+            "bisimetric: out of memory; see bisimetric info MODEL, and try --low-memory, --no-remember or "
+            "--dtype float32"
+        )
     return 2
 
 

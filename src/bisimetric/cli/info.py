@@ -46,6 +46,7 @@ def info(model: Model, *, options: ModelOptions = NO_OPTIONS, json: Json = False
         "rows_rescaled_by": mdp.rows.moved,
         "pairs": cost.pairs,
         "metric_bytes": cost.fixed_bytes,
+        "metric_bytes_low_memory": cost.least_bytes,
         "kept_bytes_uniform_policy": cost.kept_bytes,
         "memory_bytes": cost.available_bytes,
         "seconds_a_cold_sweep_uniform_policy": cost.seconds_a_sweep,
@@ -80,9 +81,10 @@ def _rows(loaded: Loaded, mdp: MDP, cost: Plan) -> Facts:
     if mdp.classes is not None:
         rows["known classes"] = len(set(mdp.classes.tolist()))
     fits = "" if cost.fits else f", which does not fit into {readable_bytes(cost.available_bytes)}: {cost.remedy}"
+    least = f"{readable_bytes(cost.least_bytes)} with --low-memory, float32 takes half"
     rows["a metric"] = (
         f"{cost.pairs} pairs of states (uniform policy, exact); {readable_bytes(cost.fixed_bytes)} for distances and "
-        f"costs, up to {readable_bytes(cost.kept_bytes)} kept{fits}"
+        f"costs ({least}), up to {readable_bytes(cost.kept_bytes)} kept (none with --no-remember){fits}"
     )
     if cost.seconds_a_sweep is not None:
         whole = (

@@ -12,6 +12,9 @@ under a coupling of the two walks.
 **Extrapolation** (`Extrapolation`) of full sweeps elsewhere: after some plain sweeps, the combination of them whose
 change is least in mean square (reduced rank extrapolation, after Eddy and Mešina; GMRES where F is affine).
 
+**Shifts** (`Shifts`) of full sweeps that are too large for that: what falls slowest is the mean of all distances, so
+they are shifted to where it is going.
+
 Nothing here is trusted: errors come from full sweeps, whose contraction bound holds for any d. Where changes do not
 fall as those of plain sweeps would, there are plain sweeps for a while, twice as many each time, so that the
 contraction wins in the end.
@@ -182,8 +185,7 @@ class PolicyIteration(Acceleration):
                 continue
             last, mean = mean, self.sweeper.mean_change(d)
             if last * mean > 0.0:
-                rho = min(mean / last, c_T)
-                by, mean, before = rho / (1.0 - rho) * mean, 0.0, change
+                by, mean, before = _to_come(last, mean, c_T), 0.0, change
                 self.moved += abs(by)
                 d.shift(by)
 
@@ -328,10 +330,51 @@ class Extrapolation(Acceleration):
         self.moved = d.gap(self._swept[0])
 
 
+class Shifts(Acceleration):
+    """Moves all distances at once, where plans are not kept and distances are too many to be copied.
+
+    As in `PolicyIteration._evaluate_in_place`: where two sweeps change the mean by m and ρm, ρ/(1 − ρ) ρm is to come.
+    Only where no distance changes by more than twice the mean, so that none is thrown farther than it had to go.
+    """
+
+    def __init__(self, sweeper: Sweeper, pace: Pace) -> None:
+        super().__init__(sweeper, pace)
+        self._mean = 0.0  # by how much the last sweep changed it, where nothing was moved since
+
+    @property
+    def at_rest(self) -> bool:
+        return self._mean == 0.0
+
+    def improve(self, d: Distances, report: Sweep, goal: float) -> None:
+        del goal
+        c_T, self.moved = self.sweeper.comparison.c_T, 0.0
+        good = self.pace.judge(report.change, c_T)
+        last, self._mean = self._mean, 0.0
+        if not self.pace.due() or not good:
+            return
+        mean = self.sweeper.mean_change(d)
+        if abs(mean) < 0.5 * report.change:
+            return
+        if last * mean > 0.0:
+            by = _to_come(last, mean, c_T)
+            self.moved, self.pace.most = abs(by), report.change
+            d.shift(by)
+        else:
+            self._mean = mean
+
+
+def _to_come(last: float, mean: float, most: float) -> float:
+    """By how much a mean that changed by these two will still change; their ratio is at most `most`."""
+    rho = min(mean / last, most)
+    return rho / (1.0 - rho) * mean
+
+
 def acceleration_of(sweeper: Sweeper, d: Distances, wanted: bool, pace: Pace) -> Acceleration:
     """The way that suits a sweeper and the size of its distances."""
     if not wanted or sweeper.comparison.c_T == 0.0:
         return Acceleration(sweeper, pace)
     if sweeper.keep_choices():
         return PolicyIteration(sweeper, pace)
-    return Extrapolation(sweeper, pace) if _window(d.nbytes)[0] else Acceleration(sweeper, pace)
+    if _window(d.nbytes)[0]:
+        return Extrapolation(sweeper, pace)
+    return Shifts(sweeper, pace) if sweeper.transport.order == 1.0 else Acceleration(sweeper, pace)

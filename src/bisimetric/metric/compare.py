@@ -75,6 +75,8 @@ def compare(
     chosen = merged(MetricSettings, settings, given)
     both = union(model, other)
     question = chosen.for_model(both)
+    if chosen.low_memory:
+        raise ValueError("low_memory is for one model, where d(s, t) = d(t, s); between two models leave it out.")
     if getattr(question.transport, "diagonal", "kept") == "zero":
         raise ValueError('diagonal="zero" is for the distances of one model: between two there is no diagonal.')
     notes = metric_notes(both, question)

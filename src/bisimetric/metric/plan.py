@@ -24,19 +24,22 @@ from .settings import MetricSettings, check_match
 
 _SAMPLED = 200  # states whose pairs are timed
 _ENOUGH = 0.2  # seconds of it
+_SMALL, _FOR_WORK = 1 << 26, 1 << 28  # bytes: of arrays that nobody asks about; of what units of work need beside them
 
 
 @dataclass(frozen=True)
 class Plan:
     """Costs of a metric of all pairs.
 
-    Attributes: pairs; fixed_bytes (distances, ground costs, kernel); kept_bytes (the solvers' state, which can be done
-    without); available_bytes (memory that is there); seconds_a_sweep (cold, None where it was not timed); sweeps,
-    seconds (of a whole solve to 1e-6 of the largest distance, None without a discount).
+    Attributes: pairs; fixed_bytes (distances, ground costs, kernel); least_bytes (of these where one array is held in
+    place of two, as with low_memory); kept_bytes (the solvers' state, which can be done without); available_bytes
+    (memory that is there); seconds_a_sweep (cold, None where it was not timed); sweeps, seconds (of a whole solve to
+    1e-6 of the largest distance, None without a discount).
     """
 
     pairs: int
     fixed_bytes: int
+    least_bytes: int
     kept_bytes: int
     available_bytes: int
     seconds_a_sweep: float | None = None
@@ -45,7 +48,7 @@ class Plan:
 
     @property
     def fits(self) -> bool:
-        return self.fixed_bytes <= self.available_bytes
+        return self.least_bytes <= self.available_bytes
 
     @property
     def remedy(self) -> str:
@@ -59,8 +62,11 @@ def memory(model: Chain | MDP, settings: MetricSettings) -> Plan:
     pairs = sum(len(group) * (len(group) - 1) // 2 for group in groups)
     kept = host().bytes_to_remember(model.rows, groups, transport) if settings.remember else 0
     square = model.n_states**2 * np.dtype(settings.dtype).itemsize
-    fixed = transport.squares * square + (room_for_iterates(square) if settings.accelerate else 0)
-    return Plan(pairs, fixed, kept, available_memory())
+    room = room_for_iterates(square) if settings.accelerate else 0
+    fixed = least = transport.squares * square + room
+    if settings.low_memory is not False and host().can_spare(model.rows, transport):
+        least = square + room
+    return Plan(pairs, least if settings.low_memory else fixed, least, kept, available_memory())
 
 
 def check_fits(model: Chain | MDP, settings: MetricSettings) -> None:
@@ -68,9 +74,9 @@ def check_fits(model: Chain | MDP, settings: MetricSettings) -> None:
     if settings.device != "cpu":
         return
     cost = memory(model, settings)
-    if cost.fits and cost.fixed_bytes + cost.kept_bytes <= cost.available_bytes:
+    if cost.least_bytes + cost.kept_bytes <= cost.available_bytes:
         return
-    needed = f"{1e-9 * cost.fixed_bytes:.3g} GB for distances and costs of {model.n_states} states"
+    needed = f"{1e-9 * cost.least_bytes:.3g} GB for distances and costs of {model.n_states} states"
     if settings.remember and cost.kept_bytes:
         needed += f", and {1e-9 * cost.kept_bytes:.3g} GB for what solvers keep of each pair"
     raise InputError(
@@ -78,6 +84,17 @@ def check_fits(model: Chain | MDP, settings: MetricSettings) -> None:
         python='Use remember=False, dtype="float32", or lump the model first.',
         command="Use --no-remember, --dtype float32, or bisimetric lump first.",
     )
+
+
+def two_fit(square: int) -> bool:
+    """Whether there is room for two arrays of so many bytes, and a little for work."""
+    return square <= _SMALL or 2 * square + _FOR_WORK <= available_memory()
+
+
+def check_room(needed: float, what: str) -> None:
+    """Refuse what needs so many bytes, where they are many and not there."""
+    if needed > _SMALL and needed > (there := available_memory()):
+        raise InputError(f"{what} would need {1e-9 * needed:.3g} GB, and {1e-9 * there:.3g} GB of memory are there.")
 
 
 def available_memory() -> int:
@@ -124,7 +141,8 @@ def plan(mdp: MDP, transport: Transport, gamma: float | None) -> Plan:
         sweeps = 1 if gamma == 0.0 else math.ceil(math.log(1e-6 * (1.0 - gamma)) / math.log(gamma)) + 1
         seconds = sweeps * seconds_a_sweep  # later sweeps start from what was kept, and take less
     fixed = transport.squares * 8 * n * n
-    return Plan(n * (n - 1) // 2, fixed, kept, available_memory(), seconds_a_sweep, sweeps, seconds)
+    least = 8 * n * n if host().can_spare(rows, transport) else fixed
+    return Plan(n * (n - 1) // 2, fixed, least, kept, available_memory(), seconds_a_sweep, sweeps, seconds)
 
 
 def _sampled_sweep(mdp: MDP, transport: Transport) -> float:

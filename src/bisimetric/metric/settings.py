@@ -31,6 +31,7 @@ class MetricChanges(TypedDict, total=False):
     lump: bool | None
     remember: bool
     accelerate: bool
+    low_memory: bool | None
     device: str
     dtype: str
 
@@ -45,7 +46,7 @@ class MetricSettings:
             chain has none.
         reward_weight: c_R ≥ 0, the weight of reward differences.
         transition_weight: c_T in [0, 1), the weight of the next states; None for the discount. 1 is for labelled chains
-            without rewards (see `undiscounted`): `lump`, `remember` and `accelerate` then have no say.
+            without rewards (see `undiscounted`): `lump`, `remember`, `accelerate` and `low_memory` then have no say.
         tol: largest error of the answer (sup-norm), not of a step.
         max_sweeps: give up after this many sweeps; the status says so.
         respect: labels of states that keep states apart; None for all but "init" and "deadlock".
@@ -53,6 +54,8 @@ class MetricSettings:
             transport) and its rounding is far below tol.
         remember: keep trees or potentials of each pair between sweeps, which is faster and takes memory.
         accelerate: solve between sweeps for the plans that the last one chose, or extrapolate; False for plain sweeps.
+        low_memory: hold one array of all pairs in place of two, for the same answer in some more time (`Exact`, and
+            `Independent` on sparse rows, of one model on the CPU); None for where two do not fit.
         device: "cpu", or "cuda" for one NVIDIA GPU (with the extra `gpu`).
         dtype: "float64" or "float32".
     """
@@ -67,6 +70,7 @@ class MetricSettings:
     lump: bool | None = None
     remember: bool = True
     accelerate: bool = True
+    low_memory: bool | None = None
     device: str = "cpu"
     dtype: str = "float64"
 

@@ -34,12 +34,14 @@ from ..values import value_ranges
 from .acceleration import Pace
 from .explanation import Explanation
 from .operator import sweeper_of
+from .plan import check_room
 from .settings import Question
 from .undiscounted import Enclosure
 
 if TYPE_CHECKING:
     import pandas as pd
 
+_BRACKET = 48  # bytes for each pair of states, about, that bounds take while they are worked out
 FORMAT, VERSION = "bisimetric-metric", 3
 
 
@@ -115,6 +117,8 @@ class MetricSolution:
             lower, upper = self.enclosure.matrices()
             return self.restart.reduction.expand(lower), self.restart.reduction.expand(upper)
         sweeper, model = self.restart.sweeper, self.restart.model
+        if sweeper.backend.device == "cpu":
+            check_room(_BRACKET * model.n_states**2, f"bounds around all distances of {model.n_states} states")
         c_R, c_T = self.question.reward_weight, self.question.transition_weight
         with sweeper.guard():
             ground = self.restart.distance.copy()

@@ -1,6 +1,7 @@
 """The fixed point of a bisimulation metric, to an error that is asked for.
 
 Memory: d, the ground cost d^p, and for Sinkhorn the kernel, each S² numbers, plus what the transport keeps per pair.
+With `low_memory` d alone.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from ..transport import Exact, Transport
 from .acceleration import Pace
 from .driver import Aim, FixedPoint, Progress, Watch
 from .operator import comparison_groups, largest_distance, sweeper_of
+from .plan import two_fit
 from .settings import MetricChanges, MetricSettings, Question
 from .solution import MetricSolution, Restart, fingerprint
 from .undiscounted import SOURCE, Undiscounted, certainty_notes, without_rewards
@@ -66,6 +68,7 @@ def solve_metric(
     notes = metric_notes(model, question)  # refuses labels that do not tell choices apart
     reduction = reduced(model, question, chosen.lump, largest_distance(model, *question.weights))
     sweeper = sweeper_of(reduction.model, question.of_reduced(reduction.model))
+    notes += _spare_memory(sweeper, chosen)
     with sweeper.guard():
         d = _first_distance(sweeper, reduction, start)
         again = start is not None and start.question == question
@@ -83,6 +86,23 @@ def solve_metric(
 
         watch = Watch(on_progress, None if on_checkpoint is None else keep, checkpoint_every)
         return solution(work, work.run(chosen.max_sweeps, watch))
+
+
+def _spare_memory(sweeper: Sweeper, chosen: MetricSettings) -> tuple[str, ...]:
+    """Let a sweeper hold one array of all pairs where that is wanted, or needed; returns what to say of it."""
+    rows, columns = sweeper.comparison.shape
+    on_host, square = chosen.device == "cpu", rows * columns * sweeper.backend.dtype.itemsize
+    if chosen.low_memory is False or (chosen.low_memory is None and (not on_host or two_fit(square))):
+        return ()
+    if sweeper.spare_memory():
+        why = "as low_memory asks for" if chosen.low_memory else "as two do not fit"
+        return (f"one array of all pairs is held, of {1e-9 * square:.3g} GB, {why}",)
+    if chosen.low_memory:
+        raise ValueError(
+            f"low_memory is for Exact, and for Independent on sparse rows, on the CPU; {chosen.transport} on "
+            f'device="{chosen.device}" needs the costs of all pairs beside the distances. Leave it out.'
+        )
+    return ()
 
 
 def _undiscounted(

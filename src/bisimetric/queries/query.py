@@ -23,7 +23,7 @@ from ..metric.solve import metric_notes, reduced
 from ..model import MDP, Chain, ModelError
 from ..model.union import union
 from .answers import Answer, Budget, Nearest
-from .landmarks import accuracy_of, landmarks_for
+from .landmarks import add_landmarks, landmarks_for
 from .nearest import find_nearest
 from .search import Goal, Search
 
@@ -79,9 +79,7 @@ class Query:
         self.merging = 0.0 if reduction.of_state is None else reduction.error
         self._table = host().pair_table(comparison, _order_of_rows(small, question.match))
         self._pairs_in_all = len(comparison.apart) * (len(comparison.apart) - 1) // 2
-        accuracy, sweeps = accuracy_of(largest)
-        for landmark in landmarks_for(comparison):
-            self._table.add_landmark(*self._table.landmark(landmark.reward, landmark.home, accuracy, sweeps))
+        add_landmarks(self._table, landmarks_for(comparison), largest)
 
     def distance(
         self,

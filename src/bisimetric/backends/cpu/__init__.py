@@ -54,6 +54,10 @@ class CpuBackend:
         """Bytes that a solver would remember between sweeps, before anything is allocated."""
         return known(SOLVERS, transport).bytes_to_remember(rows, groups)
 
+    def can_spare(self, rows: Distributions, transport: Transport) -> bool:
+        """Whether `Sweeper.spare_memory` can be."""
+        return known(SOLVERS, transport).can_halve(rows)
+
     def sweeper(self, comparison: Comparison, transport: Transport, remember: bool) -> CpuSweeper:
         return CpuSweeper(self, comparison, transport, remember)
 

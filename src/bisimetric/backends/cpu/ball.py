@@ -12,8 +12,9 @@ from ...transport import Exact, KLBall, budget
 from ..protocol import Array, Ints, PairSolver
 from . import kernels
 from .exact import ExactSolver
-from .kernels.arguments import Ball, Block, Layout, Potentials
+from .kernels.arguments import Ball, Layout, Potentials
 from .memory import PairMemory, entries_of
+from .scene import Scene
 from .solver import CpuSolver
 
 
@@ -55,18 +56,20 @@ class BallSolver(CpuSolver):
             self.exact.take_costs(self)
         self.limits = budget.ball(self.transport, accuracy=accuracy, unit=self.unit, top=self.top)
 
-    def _fill(self, block: Block, group: int, out: Array) -> tuple[int, float]:
-        pivots, worst = (0, 0.0) if self.exact is None else self.exact._fill(block, group, out)
+    def _fill(self, scene: Scene, group: int, out: Array) -> tuple[int, float]:
+        pivots, worst = (0, 0.0) if self.exact is None else self.exact._fill(scene, group, out)
         given = self.limits
         ball = Ball(self.transport.radius, self.entropies, given.marginals, given.iterations, given.target)
         iterations, error = kernels.ball_block(
-            self._csr, block, self._ground, ball, self.logs.of[group], self.halt, out
+            scene.rows, scene.block, scene.ground, ball, self.logs.of[group], self.halt, out
         )
         return int(iterations) + pivots, max(float(error), worst)
 
-    def _bounds(self, block: Block, group: int, lower: Array, upper: Array) -> None:
+    def _bounds(self, scene: Scene, group: int, lower: Array, upper: Array) -> None:
         source = Potentials(1.0, True, False, self.limits.marginals, self.limits.iterations)
-        kernels.bounds_block(self._csr, block, self._ground, source, self.logs.of[group], self.halt, lower, upper)
+        kernels.bounds_block(
+            scene.rows, scene.block, scene.ground, source, self.logs.of[group], self.halt, lower, upper
+        )
 
     def finish(self) -> None:
         super().finish()

@@ -11,8 +11,9 @@ from ...model import Distributions
 from ...transport import Transport
 from ..protocol import Array, Ints, PairSolver
 from . import kernels
-from .kernels.arguments import Block, Layout
+from .kernels.arguments import Layout
 from .memory import PairMemory, entries_of
+from .scene import Scene
 from .solver import CpuSolver
 
 _NOWHERE: Array = np.empty((0, 0))
@@ -54,13 +55,19 @@ class ExactSolver(CpuSolver):
         self.trees.rows = rows
         self.defects = self._defects()
 
+    @classmethod
+    def can_halve(cls, rows: Distributions) -> bool:
+        return rows.split == 0
+
     def take_costs(self, other: CpuSolver) -> None:
         """Work on the ground costs that another solver has prepared."""
         self.cost, self.top, self._ground, self.halt = other.cost, other.top, other._ground, other.halt
 
-    def _fill(self, block: Block, group: int, out: Array, errors: Array = _NOWHERE) -> tuple[int, float]:
+    def _fill(self, scene: Scene, group: int, out: Array, errors: Array = _NOWHERE) -> tuple[int, float]:
+        defects = self.defects if self.p == 1.0 else scene.of_rows(self.defects)
+        memory = scene.memory(self.trees.of[group])
         pivots, error = kernels.exact_block(
-            self._csr, self.defects, block, self._ground, self.trees.of[group], self.halt, out, errors
+            scene.rows, defects, scene.block, scene.ground, memory, self.halt, out, errors
         )
         return int(pivots), float(error)
 
@@ -70,12 +77,13 @@ class ExactSolver(CpuSolver):
 
     def fill_kept(self, group: int, a0: int, a1: int, out: Array, wanted: Array | None) -> None:
         mask = _EVERY if wanted is None else wanted
-        block = self._block(group, a0, a1)
-        kernels.kept_block(self._csr, block, self._ground, self.trees.of[group], mask, self.halt, out)
+        scene = self._scene(group, a0, a1)
+        memory = scene.memory(self.trees.of[group])
+        kernels.kept_block(scene.rows, scene.block, scene.ground, memory, mask, self.halt, out)
 
-    def _bounds(self, block: Block, group: int, lower: Array, upper: Array) -> None:
+    def _bounds(self, scene: Scene, group: int, lower: Array, upper: Array) -> None:
         errors = np.zeros_like(upper)
-        self._fill(block, group, upper, errors)
+        self._fill(scene, group, upper, errors)
         np.maximum(upper - errors, 0.0, out=lower)
         upper += errors
 

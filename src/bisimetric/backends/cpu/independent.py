@@ -10,7 +10,7 @@ from ...model import Distributions
 from ...transport import Transport, budget
 from ..protocol import Array, Ints, matrix_like
 from . import kernels
-from .kernels.arguments import Block
+from .scene import Scene
 from .solver import CpuSolver, PairTally
 
 
@@ -32,16 +32,20 @@ class IndependentSolver(CpuSolver):
         """The rows as a matrix [N, S] where products beat gathered supports."""
         return kernels.dense_rows(self._csr, self.rows.n_states, self.dtype) if matrix_like(self.rows) else None
 
+    @classmethod
+    def can_halve(cls, rows: Distributions) -> bool:
+        return rows.split == 0 and not matrix_like(rows)  # products need all costs at once
+
     def follow(self, rows: Distributions) -> None:
         super().follow(rows)
         self.matrix = self._matrix()
 
-    def _fill(self, block: Block, group: int, out: Array) -> tuple[int, float]:
+    def _fill(self, scene: Scene, group: int, out: Array) -> tuple[int, float]:
         del group
         if self.matrix is not None:
-            kernels.dense_independent_block(self.matrix, block, self._ground, out)
+            kernels.dense_independent_block(self.matrix, scene.block, scene.ground, out)
             return 0, budget.product_rounding(2 * self.rows.n_states, self.eps, self.top, self.p)
-        kernels.independent_block(self._csr, block, self._ground, self.halt, out)
+        kernels.independent_block(scene.rows, scene.block, scene.ground, self.halt, out)
         return 0, budget.product_rounding(2 * int(self.rows.sizes.max()), budget.DOUBLE, self.top, self.p)
 
     @property
@@ -52,7 +56,7 @@ class IndependentSolver(CpuSolver):
         del wanted  # rows of all pairs come out of one pass
         self.fill(group, a0, a1, out, PairTally())
 
-    def _bounds(self, block: Block, group: int, lower: Array, upper: Array) -> None:
-        _, rounding = self._fill(block, group, upper)
+    def _bounds(self, scene: Scene, group: int, lower: Array, upper: Array) -> None:
+        _, rounding = self._fill(scene, group, upper)
         upper += rounding
         lower[:] = 0.0

@@ -233,21 +233,20 @@ class PairTable:
             }
         self.table = self.table._replace(**grown)
 
-    def landmark(self, r: float, home: int, accuracy: float, most_sweeps: int) -> tuple[Floats, float]:
-        """Distances of all states from one that is never left and has reward r, and a bound on their error.
+    def landmark_start(self, home: int) -> Floats:
+        """Where value iteration for the distances from a landmark begins [S]."""
+        return np.where(self.model.apart == home, 0.0, self.model.largest)
 
-        The fixed point of a contraction: a residual ρ bounds the error by ρ/(1 − c_T). Cost: a sweep of the model for
-        each turn, forwards and backwards by turns.
-        """
+    def landmark_sweep(self, r: float, home: int, values: Floats, backward: bool) -> float:
+        """One sweep of the distances of all states from one that is never left and has reward r; the largest change."""
+        return float(kernels.landmark_sweep(self.model, r, home, values, backward))
+
+    def landmark_error(self, r: float, home: int, values: Floats) -> float:
+        """A bound on the error of such distances: their residual ρ in a contraction, ρ/(1 − c_T), with its rounding."""
         model = self.model
-        values = np.where(model.apart == home, 0.0, model.largest)
-        wanted = accuracy * (1.0 - model.c_T)
-        for turn in range(most_sweeps):
-            if kernels.landmark_sweep(model, r, home, values, turn % 2 == 1) <= wanted:
-                break
         residual = float(kernels.landmark_residual(model, r, home, values))
         rounding = (2 * int(np.diff(model.indptr).max()) + 8) * float(np.finfo(np.float64).eps) * model.largest
-        return values, (residual + rounding) / (1.0 - model.c_T)
+        return (residual + rounding) / (1.0 - model.c_T)
 
 
 _FIXED = ("keys", "ids", "counts")  # do not grow, or in another way

@@ -13,6 +13,7 @@ from ..protocol import Array, Ints, PairSolver, matrix_like
 from . import kernels
 from .kernels.arguments import Block, Layout, Limits, Memory, Potentials, Products, Scalings
 from .memory import PairMemory, entries_of
+from .scene import Scene
 from .solver import CpuSolver, PairTally
 
 
@@ -81,8 +82,8 @@ class SinkhornSolver(CpuSolver):
         else:
             super().fill(group, a0, a1, out, tally)
 
-    def _fill(self, block: Block, group: int, out: Array) -> tuple[int, float]:
-        return self._fill_pairs(block, self.scalings.of[group], out)
+    def _fill(self, scene: Scene, group: int, out: Array) -> tuple[int, float]:
+        return self._fill_pairs(scene.block, self.scalings.of[group], out)
 
     def _fill_pairs(self, block: Block, memory: Memory, out: Array) -> tuple[int, float]:
         given, as_value = self.limits, self.transport.cost == "value"
@@ -120,10 +121,12 @@ class SinkhornSolver(CpuSolver):
             tally.add(*self._fill_pairs(Block(pair, 0, 1, 1, 0), start, one))
             out[a - block.a0, b] = one[0, 1]
 
-    def _bounds(self, block: Block, group: int, lower: Array, upper: Array) -> None:
+    def _bounds(self, scene: Scene, group: int, lower: Array, upper: Array) -> None:
         given = self.limits
         source = Potentials(given.reg, False, not self.in_logs, given.marginals, given.iterations)
-        kernels.bounds_block(self._csr, block, self._ground, source, self.scalings.of[group], self.halt, lower, upper)
+        kernels.bounds_block(
+            scene.rows, scene.block, scene.ground, source, self.scalings.of[group], self.halt, lower, upper
+        )
 
     def finish(self) -> None:
         super().finish()

@@ -10,9 +10,11 @@ import numpy as np
 
 from ...model import Distributions
 from ...transport import Transport, budget
-from ..protocol import Array, Ints, PairSolver, Tally, corner_of
+from ..protocol import Array, Ints, PairSolver, Tally, corner_of, mean_difference, sampled
 from . import kernels
+from .halves import Halves
 from .kernels.arguments import Block, Ground, Rows, read_only
+from .scene import Scene
 
 
 class PairTally:
@@ -46,6 +48,8 @@ class CpuSolver(ABC):
     """A `PairSolver` on arrays of the host; see there.
 
     A sweep's costs are (d/unit)^p, and `top` is the largest of them. Setting halt[0] stops kernels at their next pair.
+
+    Attributes: halved (whether the costs are read from one half of d, see `halves`).
     """
 
     def __init__(
@@ -65,6 +69,19 @@ class CpuSolver(ABC):
         self.cost: Array = np.empty((0, 0), dtype)
         self._csr, self._ground = _for_kernels(rows), Ground(self.cost, 0.0, 1.0 / self.p)
         self.halt = np.zeros(1, np.uint8)
+        self.halved = False
+        self._halves: Halves | None = None
+
+    def halve(self) -> bool:
+        """From now on read ground costs from what is below the diagonal of d, if that can be; returns whether."""
+        self.halved = self.can_halve(self.rows)
+        return self.halved
+
+    @classmethod
+    def can_halve(cls, rows: Distributions) -> bool:
+        """Whether no more is read of the ground costs than those from the successors of a block's rows."""
+        del rows
+        return False
 
     @property
     def first(self) -> int:
@@ -72,17 +89,21 @@ class CpuSolver(ABC):
         return 0 if self.with_diagonal else 1
 
     def prepare(self, d: Array, accuracy: float) -> None:
+        self.accuracy = accuracy
+        if self.halved:
+            self._halves = Halves(d, self.p)
+            self.top, self.unit = self._halves.top, self._halves.unit
+            return
         if self.cost.shape != d.shape:
             self.cost = np.empty(d.shape, self.dtype)
         self.top, self.unit = kernels.power(d, self.p, self.cost)
-        self.accuracy = accuracy
         self._ground = Ground(self.cost, self.top, 1.0 / self.p)
 
     def fill(self, group: int, a0: int, a1: int, out: Array, tally: Tally) -> None:
         if self.top == 0.0:
             out[:] = 0.0
         else:
-            tally.add(*self._fill(self._block(group, a0, a1), group, out))
+            tally.add(*self._fill(self._scene(group, a0, a1), group, out))
 
     @property
     def keeps_plans(self) -> bool:
@@ -95,7 +116,14 @@ class CpuSolver(ABC):
         if self.top == 0.0:
             out[:] = 0.0
         else:
-            kernels.independent_block(self._csr, self._block(group, a0, a1), self._ground, self.halt, out)
+            scene = self._scene(group, a0, a1)
+            kernels.independent_block(scene.rows, scene.block, scene.ground, self.halt, out)
+
+    def mean_change(self, d: Array) -> float:
+        """By how much d is above the ground costs in the mean of a sample of rows, for p = 1."""
+        if self._halves is None:
+            return mean_difference(d, self.cost)
+        return float((sampled(d) - self._halves.sample).mean(dtype=np.float64))
 
     def true_error(self, tally: PairTally) -> float:
         """The error of an entry, from what was reported in the unit of the sweep."""
@@ -115,7 +143,7 @@ class CpuSolver(ABC):
             lower[:] = 0.0
             upper[:] = 0.0
             return
-        self._bounds(self._block(group, a0, a1), group, lower, upper)
+        self._bounds(self._scene(group, a0, a1), group, lower, upper)
         if self.unit != 1.0:
             lower *= self.unit
             upper *= self.unit
@@ -128,12 +156,17 @@ class CpuSolver(ABC):
     def _block(self, group: int, a0: int, a1: int) -> Block:
         return Block(self.groups[group], a0, a1, self.first, self.corners[group])
 
+    def _scene(self, group: int, a0: int, a1: int) -> Scene:
+        if self._halves is not None:
+            return self._halves.scene(self._csr, self.groups[group], a0, a1, self.first)
+        return Scene(self._csr, self._block(group, a0, a1), self._ground)
+
     @abstractmethod
-    def _fill(self, block: Block, group: int, out: Array) -> tuple[int, float]:
+    def _fill(self, scene: Scene, group: int, out: Array) -> tuple[int, float]:
         """Fill `out` with transports; (iterations, largest error of an entry), both in the unit of the sweep."""
 
     @abstractmethod
-    def _bounds(self, block: Block, group: int, lower: Array, upper: Array) -> None:
+    def _bounds(self, scene: Scene, group: int, lower: Array, upper: Array) -> None:
         """Fill bounds in the unit of the sweep."""
 
     def follow(self, rows: Distributions) -> None:
@@ -143,7 +176,7 @@ class CpuSolver(ABC):
         del old
 
     def finish(self) -> None:
-        self.cost = np.empty((0, 0), self.dtype)
+        self.cost, self._halves = np.empty((0, 0), self.dtype), None
         self._ground = Ground(self.cost, 0.0, 1.0 / self.p)
 
     @property

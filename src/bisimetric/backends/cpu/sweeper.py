@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...transport import Transport
-from ..protocol import Array, Comparison, Floats, Pending, Sweep, Sweeper, Swept, Unit, mean_difference, unit_of_work
+from ..protocol import Array, Comparison, Floats, Pending, Sweep, Sweeper, Swept, Unit, unit_of_work
 from ..threads import Result, run_all, single_thread, threads
 from . import kernels
 from .distances import HostDistances
+from .halves import mirror
 from .kernels.arguments import Block, Sides, Weights
 from .solver import CpuSolver, PairTally
 
@@ -53,14 +54,17 @@ class CpuSweeper(Sweeper):
         self._partners: Array = _NO_NOTES  # nearest choice of each state to each row, under Hausdorff matching [N, S]
 
     def follow(self, comparison: Comparison) -> None:
+        halved = self.solver.halved
         super().follow(comparison)
         self._paths = None
+        if halved:
+            self.solver.halve()
+
+    def spare_memory(self) -> bool:
+        return self.solver.halve()
 
     def sweep(self, d: HostDistances, accuracy: float = np.inf) -> Sweep:
-        with single_thread():
-            self.solver.prepare(d.array, accuracy)
-            reports = self._all_units(lambda unit: self._sweep_unit(unit, d.array))
-        self._clear_diagonal(d)
+        reports = self._replace(d, accuracy, lambda unit: self._sweep_unit(unit, d.array))
         changes, tallies = zip(*reports, strict=True)
         tally = PairTally.merged(tallies)
         rounding = self.solver.rounding(float(d.array.max()))
@@ -88,11 +92,19 @@ class CpuSweeper(Sweeper):
             self._stop_if_halted()
             return self._write(unit, rows, self.solver.first, d.array)
 
+        return max(self._replace(d, np.inf, task))
+
+    def _replace(self, d: HostDistances, accuracy: float, task: Callable[[Unit], Result]) -> list[Result]:
+        """Take ground costs from d, and do what replaces it unit by unit."""
         with single_thread():
-            self.solver.prepare(d.array, np.inf)
-            changes = self._all_units(task)
+            self.solver.prepare(d.array, accuracy)
+            try:
+                results = self._all_units(task)
+            finally:
+                if self.solver.halved:
+                    mirror(d.array)
         self._clear_diagonal(d)
-        return max(changes)
+        return results
 
     def keep_choices(self) -> bool:
         c = self.comparison
@@ -104,7 +116,7 @@ class CpuSweeper(Sweeper):
         return self.solver.keeps_plans
 
     def mean_change(self, d: HostDistances) -> float:
-        return mean_difference(d.array, self.solver.cost)
+        return self.solver.mean_change(d.array)
 
     @property
     def path_share(self) -> float:
@@ -177,14 +189,19 @@ class CpuSweeper(Sweeper):
                 self.solver.bounds(group, a0, a1, *(out, np.zeros_like(out))[::order])
                 self._stop_if_halted()
 
-            self._write(unit, self._combined_rows(unit, 1, fill, 1.0, _NO_NOTES), 1, target)
+            rows = self._combined_rows(unit, 1, fill, 1.0, _NO_NOTES)
+            kernels.write_rows(rows, unit.s0, self._begin(1), self.comparison.square, target)
 
     def _stop_if_halted(self) -> None:
         if self.solver.halt[0]:  # a block that was left early must not be written
             raise _HaltedError
 
     def _write(self, unit: Unit, rows: Floats, first: int, d: Array) -> float:
-        rise, fall = kernels.write_rows(rows, unit.s0, self._begin(first), self.comparison.square, d)
+        begin = self._begin(first)
+        if self.solver.halved:
+            rise, fall = kernels.write_above(rows, unit.s0, begin, d)
+        else:
+            rise, fall = kernels.write_rows(rows, unit.s0, begin, self.comparison.square, d)
         return float(max(rise, fall))
 
     def _begin(self, first: int) -> int:

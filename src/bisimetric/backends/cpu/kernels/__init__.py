@@ -30,6 +30,7 @@ from .combine import (
     write_rows,
 )
 from .dense import dense_independent_block, dense_rows, dense_sinkhorn_block
+from .halves import gather_rows, mirror, write_above
 from .paths import one_step, order_paths, walk
 from .reach import kept_equations, meeting_pairs, number_pairs, relax, rises, slots_of_rows, spread_pairs
 from .refine import refine
@@ -52,6 +53,7 @@ __all__ = [
     "epsilon_classes",
     "exact_block",
     "extents",
+    "gather_rows",
     "gibbs",
     "hausdorff",
     "independent_block",
@@ -61,6 +63,7 @@ __all__ = [
     "kept_layout",
     "largest_gap",
     "meeting_pairs",
+    "mirror",
     "number_pairs",
     "one_step",
     "order_paths",
@@ -84,5 +87,6 @@ __all__ = [
     "wanted_of_choices",
     "wanted_of_group",
     "wanted_of_partners",
+    "write_above",
     "write_rows",
 ]
