@@ -16,6 +16,7 @@ import numpy as np
 from walks import random_chain, walk
 
 import bisimetric as bm
+from bisimetric.model.union import union
 
 
 def peak() -> float:
@@ -30,6 +31,15 @@ def width(found: bm.Cross, count: int = 2000) -> float:
         lower, upper = found.bracket(int(s), rng.integers(0, n, 50))
         gaps.append(upper - lower)
     return float(np.mean(gaps))
+
+
+def check(dtype: str) -> None:
+    """Cross metrics are part of the metric of both models side by side, or nothing is measured."""
+    model, small = random_chain(120, 4, 0.9, 0), random_chain(16, 4, 0.9, 1)
+    whole = bm.solve_metric(union(model, small), tol=1e-3, dtype=dtype, lump=False)
+    found = bm.cross(model, small, tol=1e-3, dtype=dtype, lump=False)
+    if np.abs(found.distance - whole.distance[:120, 120:]).max() > found.error + whole.error:
+        raise SystemExit("the cross metric is not that of both models side by side")
 
 
 def cross(states: int, size: int, tol: float, dtype: str) -> None:
@@ -66,6 +76,7 @@ def main() -> None:
     parser.add_argument("--walk", type=int, default=1_000_000)
     parser.add_argument("--grid", type=int, default=300)
     given = parser.parse_args()
+    check(given.dtype)
     if given.states:
         cross(given.states, given.size, given.tol, given.dtype)
     garnet = bm.problems.garnet(n_states=2000, n_actions=2, branching=4, gamma=0.9, seed=0)

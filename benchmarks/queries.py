@@ -54,6 +54,16 @@ def measure(
     row(name, query, [(int(s), int(t)) for s, t in zip(first, second, strict=True)], start, seconds)
 
 
+def check() -> None:
+    """Brackets hold what the full solver finds, or nothing is measured."""
+    line = walk(60)
+    whole, query = bm.solve_metric(line, tol=1e-9), bm.Query(line, lump=False)
+    for s, t in ((0, 59), (7, 9), (30, 41), (12, 50)):
+        answer = query.distance(s, t, tol=1e-4)
+        if not answer.lower - 1e-9 <= whole.distance[s, t] <= answer.upper + 1e-9:
+            raise SystemExit(f"the bracket of states {s} and {t} does not hold the distance")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--models", type=Path)
@@ -61,7 +71,7 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=30)
     parser.add_argument("--seconds", type=float, default=10.0)
     given = parser.parse_args()
-    bm.Query(walk(100)).distance(2, 50)  # compile
+    check()  # and compile
     print(
         f"{'model':44} {'states':>8} {'merged':>8} {'start s':>7} {'median s':>9} {'most s':>8} {'opened':>7} "
         f"{'most':>7}"

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 MOST = 8  # landmarks
 _ACCURACY = 1e-9  # of their distances, in units of the largest one
+_FLOOR = 4.0 * float(np.finfo(np.float64).eps)  # what sweeps change where nothing is left but rounding
 _SWEEPS = 4000
 _CYCLE = 5  # iterates that are combined, two sweeps apart
 _STRIP = 1 << 16
@@ -82,7 +83,7 @@ def distances_from(table: PairTable, landmark: Landmark, accuracy: float, halt: 
     """
     r, home = landmark
     values, extrapolation = table.landmark_start(home), _Extrapolation()
-    wanted = accuracy * (1.0 - table.model.c_T)
+    wanted = max(accuracy * (1.0 - table.model.c_T), _FLOOR * table.model.largest)
     for turn in range(_SWEEPS):
         change = table.landmark_sweep(r, home, values, turn % 2 == 1)
         if change <= wanted or halt[0]:
