@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 from hypothesis import example, given, settings
@@ -49,3 +51,76 @@ def test_policies_are_lifted_only_where_actions_agree():
 def test_a_largest_size_below_1_is_refused(most):
     with pytest.raises(ValueError, match="most must be at least 1"):
         bm.abstract(random_chain(0, 4), eps=0.1, most=most)
+
+
+def labelled_chain(P, rewards, holds):
+    return bm.Chain.from_arrays(P, rewards, 0.9, state_labels={"x": np.array(holds)})
+
+
+THREE = np.array([[0.5, 0.5, 0.0], [0.0, 0.5, 0.5], [0.3, 0.3, 0.4]])
+TWO = [[0.5, 0.5], [0.2, 0.8]]
+
+
+def test_equal_rewards_of_a_large_model_must_be_those_of_the_small_one_where_states_are_apart():
+    """Apart by definition is as far as rewards that differ by 1 there: the largest distances of both must be equal."""
+    large = labelled_chain(THREE, [0.2] * 3, [True, False, False])
+    with pytest.raises(bm.ModelError, match=r"all 0\.2, so those of the small one must be too.*0\.2 to 0\.5"):
+        bm.cross(large, labelled_chain(TWO, [0.2, 0.5], [True, False]), tol=1e-6)
+    with pytest.raises(bm.ModelError, match="within those of the large one"):
+        bm.cross(large, labelled_chain(TWO, [0.2, 1.5], [True, False]), tol=1e-6)
+    found = bm.cross(large, labelled_chain(TWO, [0.2, 0.2], [True, False]), tol=1e-6)
+    truth = bm.solve_metric(large, tol=1e-9)
+    for s in range(3):
+        lower, upper = found.bracket(s, range(3))
+        assert (lower <= truth.distance[s] + truth.error).all()
+        assert (truth.distance[s] - truth.error <= upper).all()
+
+
+def test_equal_rewards_do_not_matter_where_no_states_are_apart():
+    large, small = bm.Chain.from_arrays(THREE, [0.2] * 3, 0.9), bm.Chain.from_arrays(TWO, [0.2, 0.5], 0.9)
+    lower, _ = bm.cross(large, small, tol=1e-6).bracket(0, [1, 2])
+    assert (lower == 0.0).all()
+
+
+def test_brackets_have_the_shape_of_what_was_asked():
+    found = bm.cross(random_chain(0, 7, 0.9), random_chain(1, 3, 0.9), tol=0.1)
+    flat = found.bracket(2, np.arange(6))
+    for several in (np.arange(6).reshape(2, 3), np.arange(6).reshape(3, 2, 1)):
+        for bound, one in zip(found.bracket(2, several), flat, strict=True):
+            assert bound.shape == several.shape
+            assert np.array_equal(bound.ravel(), one)
+    assert found.bracket(2, 5)[0].shape == ()
+    for none in ([], np.zeros((0, 2), np.int64)):
+        assert found.bracket(2, none)[0].shape == np.shape(none)
+    with pytest.raises(ValueError, match="numbers of states"):
+        found.bracket(2, [0.5])
+
+
+def test_a_distance_that_is_the_largest_one_is_within_the_bounds():
+    """In rational arithmetic: largest = 1/(1 − γ), which the numbers can be a unit below."""
+    for gamma in (0.7, 0.9, 0.95, 0.99, 0.999):
+        chain = bm.Chain.from_arrays(np.eye(2), [0.0, 1.0], gamma)
+        lower, upper = bm.cross(chain, chain, tol=1e-6).bracket(0, 1)
+        truth = 1 / (1 - Fraction(gamma))
+        assert Fraction(float(lower)) <= truth <= Fraction(float(upper))
+
+
+def test_settings_of_a_cross_metric_are_named():
+    large, small = random_chain(0, 7, 0.9), random_chain(1, 3, 0.9)
+    assert (bm.cross(large, small, reward_weight=0.0).distance == 0.0).all()  # nothing differs, and a default for tol
+    with pytest.raises(TypeError, match="reward_weight must be a number"):
+        bm.cross(large, small, reward_weight=None)
+    with pytest.raises(ValueError, match="transition_weight"):
+        bm.cross(large, small, transition_weight=2.0)
+    with pytest.raises(TypeError, match="model must be a Chain or an MDP"):
+        bm.cross(None, small)
+    with pytest.raises(ValueError, match=r"tol must be positive and finite; got 0\.0"):
+        bm.cross(large, small, tol=0.0)
+
+
+@pytest.mark.parametrize("exponent", [-1074, -1060, -1030, 0, 900])
+def test_states_are_merged_by_rewards_of_any_size(exponent):
+    """Rewards whose unit of comparison would be no number."""
+    rewards = np.ldexp([1.0, 1.0, 0.0], exponent)
+    mdp = bm.MDP.from_arrays(np.full((3, 1, 3), 1.0 / 3.0), rewards[:, None], 0.5, axes="sas")
+    assert bm.lump(mdp).class_of.tolist() == [0, 0, 1]
