@@ -425,9 +425,10 @@ def lift_policy(
     if match == "labels":
         classes = partition.class_of[mdp.state_of_choice]
         chosen = label_table(small)[classes, mdp.action_of_choice]
-        if (chosen < 0).any():
+        fewer = np.diff(mdp.choice_ptr) < np.diff(small.choice_ptr)[partition.class_of]
+        if (chosen < 0).any() or fewer.any():
             raise ModelError(
-                "lift_policy: a state has an action that its class has not.",
+                "lift_policy: a state and its class have different actions.",
                 python='Quotients made with match="hausdorff" are lifted with it too.',
             )
         return np.asarray(weights[chosen])

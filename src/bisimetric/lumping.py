@@ -124,8 +124,9 @@ def lump(
         raise ValueError(f"tol must be in [1e-14, 0.1); got {tol}.")
     first_choices = np.zeros(mdp.n_choices, np.int64)
     for _, values in reward_columns(mdp, rewards):
-        size = float(np.abs(values).max()) or 1.0
-        first_choices = _combined(first_choices, np.floor(values / (tol * size) + 0.5).astype(np.int64))
+        size, exponent = np.frexp(float(np.abs(values).max()) or 1.0)  # tol · size may be too small for a number
+        scaled = np.ldexp(values, -exponent)
+        first_choices = _combined(first_choices, np.floor(scaled / (tol * size) + 0.5).astype(np.int64))
     if match == "labels":
         first_choices = _combined(first_choices, mdp.action_of_choice)
     states, choices = host().refine(mdp, label_classes(mdp, respect), first_choices, tol)

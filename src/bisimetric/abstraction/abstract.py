@@ -119,6 +119,8 @@ def abstract(
         raise ValueError(f"eps must be positive and finite; got {eps}.")
     if size is not None and check_whole("size", size) < 1:
         raise ValueError(f"size must be at least 1; got {size}.")
+    if check_whole("most", most) < 1:
+        raise ValueError(f"most must be at least 1; got {most}.")
     query = Query(model, match=match)
     reduced = query.reduced
     within = tol if tol is not None else min(1e-3 * query.largest, 0.1 * (eps or np.inf))
@@ -225,18 +227,30 @@ def _assembled(model: Chain | MDP, query: Query, best: Cross) -> Abstraction:
         notes.append("the small model has as many states as the model with bisimilar states merged")
     policy = certificate = None
     if isinstance(model, MDP) and isinstance(best.small, MDP) and query.question.match == "labels":
-        policy = _carried(model, best.small, class_of)
+        policy, alone = _carried(model, best.small, class_of)
+        if alone:
+            notes.append(
+                f"states with none of the actions that their class plays, which play all of theirs alike: {alone}"
+            )
         certificate = certified_loss(model, policy)
     partition = Partition.from_classes(class_of)
     partition = Partition(partition.class_of, partition.medoids, float(radii.max()), 2.0 * float(radii.max()))
     return Abstraction(best.small, class_of, partition, best, radii, policy, certificate, tuple(notes))
 
 
-def _carried(model: MDP, small: MDP, class_of: Ints) -> Floats:
-    """The best policy of the small model, played by all states of a class, per choice [N]."""
-    weights = greedy(small, best_values(small)[0])
-    chosen = label_table(small)[class_of[model.state_of_choice], model.action_of_choice]
-    return np.asarray(weights[chosen])
+def _carried(model: MDP, small: MDP, class_of: Ints) -> tuple[Floats, int]:
+    """(The best policy of the small model, played by all states of a class, per choice [N]; how many states cannot).
+
+    Where there are more sets of actions than classes, some states have none of the actions that their class plays.
+    These play all of theirs alike.
+    """
+    best, states = greedy(small, best_values(small)[0]), model.state_of_choice
+    chosen = label_table(small)[class_of[states], model.action_of_choice]
+    weights = np.where(chosen >= 0, best[chosen], 0.0)
+    total = np.add.reduceat(weights, model.choice_ptr[:-1])
+    alone = total == 0.0
+    played = weights / np.where(alone, 1.0, total)[states]
+    return np.where(alone[states], model.uniform_policy(), played), int(alone.sum())
 
 
 def certified_loss(model: MDP, policy: Floats) -> Certificate:

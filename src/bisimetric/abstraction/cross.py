@@ -7,13 +7,14 @@ alone (`metric.compare`). The metric of both side by side has the triangle inequ
 
 and |V(s) − V'(k)| ≤ (D(s, k) + e)/c_R where c_T is at least the discount. N may be anything: a poor one gives wide
 bounds, never wrong ones. Where states are apart by definition (other labels, other actions) they are at the largest
-distance of both models together, so the rewards of N must then lie within the range of the large model's.
+distance of both models together. That must then be the large model's own, so the rewards of N must lie within the range
+of the large model's, and where these are all equal, must be the same.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Unpack
 
@@ -21,7 +22,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..certificates import Certificate
-from ..checks import check_whole
+from ..checks import check_type, check_whole, merged
 from ..kinds import Array, Floats, Ints
 from ..metric import CrossMetric, MetricSettings, Progress, compare
 from ..metric.operator import comparison_groups, largest_distance
@@ -53,10 +54,12 @@ def cross(
     Returns:
         A `Cross`. Cost: that of `compare`; memory about 2·S·K numbers and what solvers keep of each pair.
     """
-    c_T = changes.get("transition_weight")
-    largest = largest_distance(model, changes.get("reward_weight", 1.0), model.gamma if c_T is None else c_T)
-    changes.setdefault("tol", _SHARE * largest)
-    found = compare(model, small, settings=MetricSettings(), on_progress=on_progress, **changes)
+    check_type("model", model, Chain, MDP, words="a Chain or an MDP")
+    settings = merged(MetricSettings, None, changes)
+    if "tol" not in changes:
+        c_T = model.gamma if settings.transition_weight is None else settings.transition_weight
+        settings = replace(settings, tol=_SHARE * largest_distance(model, settings.reward_weight, c_T) or settings.tol)
+    found = compare(model, small, settings=settings, on_progress=on_progress)
     if not isinstance(found.question.transport, Exact):
         raise ValueError(f"cross needs Exact transport, for its triangle inequality; got {found.question.transport}.")
     _check_range(model, small, found)
@@ -67,15 +70,19 @@ def _check_range(model: Chain | MDP, small: Chain | MDP, found: CrossMetric) -> 
     """Refuse rewards that move the distance of states that are apart by definition."""
     q = found.question
     own = largest_distance(model, q.reward_weight, q.transition_weight)
-    if found.largest <= own * (1.0 + 1e-12):
-        return
     sets, _ = comparison_groups(model, q.match)
-    if q.respected or sets.any():
-        low, high = model.reward_range
+    if abs(found.largest - own) <= 1e-12 * own or not (q.respected or sets.any()):
+        return
+    (low, high), theirs = model.reward_range, f"{small.reward_range[0]:g} to {small.reward_range[1]:g}"
+    if found.largest < own:
         raise ModelError(
-            f"the small model's rewards must lie within those of the large one, {low:g} to {high:g}, as some states "
-            f"are apart by definition; they are {small.reward_range[0]:g} to {small.reward_range[1]:g}."
+            f"the large model's rewards are all {low:g}, so those of the small one must be too, as some states are "
+            f"apart by definition (by as much as if rewards differed by 1, where they do not); they are {theirs}."
         )
+    raise ModelError(
+        f"the small model's rewards must lie within those of the large one, {low:g} to {high:g}, as some states are "
+        f"apart by definition; they are {theirs}."
+    )
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -121,12 +128,12 @@ class Cross:
     def bracket(self, s: int | str, t: int | str | ArrayLike) -> tuple[Floats, Floats]:
         """Rigorous bounds (lower, upper) on d(s, t) inside the large model; t may be several states."""
         row = state_number("s", s, self.model)
-        several = np.asarray([state_number("t", t, self.model)] if isinstance(t, str) else t)
-        if several.dtype.kind not in "iu":
+        several = np.asarray(state_number("t", t, self.model) if isinstance(t, str) else t)
+        if several.size and several.dtype.kind not in "iu":
             raise ValueError(f"t must be a state, or numbers of states; got {several.dtype}.")
         if several.size and not 0 <= several.min() <= several.max() < self.model.n_states:
             raise ValueError(f"t must be states between 0 and {self.model.n_states - 1}.")
-        lower, upper = self._bounds(row, np.atleast_1d(several).astype(np.int64))
+        lower, upper = self._bounds(row, several.ravel().astype(np.int64))
         return lower.reshape(several.shape), upper.reshape(several.shape)
 
     def _bounds(self, s: int, t: Ints) -> tuple[Floats, Floats]:
@@ -138,7 +145,7 @@ class Cross:
             lower[at : at + _STRIP] = np.abs(part - own).max(axis=1) - slack
             upper[at : at + _STRIP] = (part + own).min(axis=1) + slack
         np.clip(lower, 0.0, None, out=lower)
-        np.clip(upper, None, self.metric.largest, out=upper)
+        np.clip(upper, None, self.metric.largest * (1.0 + 1e-15), out=upper)
         lower[t == s] = upper[t == s] = 0.0
         return lower, upper
 

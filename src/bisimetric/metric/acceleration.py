@@ -85,7 +85,7 @@ class Acceleration:
     """What is done between sweeps: nothing, here. Sweeps alone, as theorems count them.
 
     Attributes: pace; products (frozen sweeps so far); moved (how far the last `improve` may have moved the distances,
-    also where Ctrl-C ended it).
+    also where Ctrl-C ended it; infinite where that is not known).
     """
 
     def __init__(self, sweeper: Sweeper, pace: Pace) -> None:
@@ -137,10 +137,12 @@ class PolicyIteration(Acceleration):
             self._evaluate_in_place(d, report, goal)
             return
         start = d.copy()
+        self.moved = np.inf
         try:
             self._respond(d, goal)
         except KeyboardInterrupt:
             d.take(start)
+            self.moved = 0.0
             raise
         self.moved = d.gap(start)
 
@@ -323,6 +325,7 @@ class Extrapolation(Acceleration):
         for step, after in zip(steps, self._swept[1:], strict=True):
             step.subtract_from(after)
         gram = np.array([x.inner(steps) for x in steps])
+        self.moved = np.inf
         d.blend(least_combination(gram, len(steps) - 1), self._swept[1:])
         d.clip()
         self.pace.most, self._extrapolated = report.change, True

@@ -72,9 +72,15 @@ class FixedPoint:
             status = self._run(max_sweeps, watch)
         except KeyboardInterrupt:
             status = Status.INTERRUPTED  # d mixes two sweeps, and the error of the first covers both
+            self._bound_by_size()
         self.sweeper.solver.finish()
         self.d.freeze()
         return status
+
+    def _bound_by_size(self) -> None:
+        """Bound the error of what was broken off on its way: it and the metric are between 0 and their largest."""
+        self.d.clip()
+        self.error = min(self.error, max(self.sweeper.comparison.largest * (1.0 + 1e-12), self.d.largest()))
 
     def _run(self, max_sweeps: int, watch: Watch) -> Status:
         best_change, stuck, saved = np.inf, 0, time.perf_counter()

@@ -34,7 +34,8 @@ _TIES = 0.1  # share of gaps in the costs of plans, in the beginning
 _FEWEST_TO_OPEN, _GROWTH = 8, 0.15  # pairs that are opened in a round, at least, and as a share of those that were
 _FEW = 4  # opened pairs for which a sweep is enough
 _LEAP_ACCURACY = 1e-3  # of a leap, as a share of the root's gap
-_CHUNK = 20_000  # updates between two looks at the clock
+_LEAP_SWEEPS = 4.0  # sweeps that take as long as a leap
+_CHUNK, _ARCS = 20_000, 1 << 21  # updates between two looks at the clock, and pairs of successors in them, at most
 
 
 class Search:
@@ -45,7 +46,7 @@ class Search:
         self._began = time.perf_counter()
         self._opened = table.opened
         self._found: Array = np.empty((3, 0), np.int32)
-        self._inside = 0
+        self._inside, self._leaps = 0, True
 
     @property
     def seconds(self) -> float:
@@ -79,7 +80,9 @@ class Search:
             if self.gap < _HELPS * gap or self.table.opened > opened:
                 continue
             if ties == 0.0 and least < _LEAST_OF_ALL and self.table.moved == moved:
-                return Status.CONVERGED if self._done() else Status.ROUNDING
+                if self._done():
+                    return Status.CONVERGED
+                return Status.ROUNDING if self._leaps else Status.BUDGET
             least, ties = max(0.01 * least, 0.1 * _LEAST_OF_ALL), 0.01 * ties if ties > 1e-6 else 0.0
 
     def _round(self, least: float) -> bool:
@@ -117,6 +120,11 @@ class Search:
             or (b.memory is not None and table.nbytes > b.memory)
         )
 
+    @property
+    def _chunk(self) -> int:
+        """Pairs that are updated between two looks at the clock: fewer where they have many successors."""
+        return min(max(_ARCS // max(self.table.successors, 1), 1), _CHUNK)
+
     def _make_lists(self) -> None:
         if self._found.shape[1] < self.table.room:
             self._found = np.empty((3, self.table.room), np.int32)
@@ -127,11 +135,10 @@ class Search:
         if self.budget.pairs is not None:
             end = min(count, max(self.budget.pairs - (self.table.opened - self._opened), 0))
         while at < end:
-            stop = self.table.open(at, min(at + _CHUNK, end), self._found)
-            if stop < min(at + _CHUNK, end):
-                if self.budget.memory is not None and 2 * self.table.nbytes > self.budget.memory:
-                    return False
-                self.table.make_room()
+            until = min(at + self._chunk, end)
+            stop = self.table.open(at, until, self._found)
+            if stop < until and not self.table.make_room(int(self._found[1, stop]), self.budget.memory):
+                return False
             at = stop
             if self._spent():
                 break
@@ -141,15 +148,22 @@ class Search:
         """Bring opened pairs up to date, those that weight came to last first; then solve for the plans they have.
 
         A leap leaves plans that belong to numbers on its way, so another sweep follows, which finds the bounds' own.
+        There is none where it would end after the budget's seconds.
         """
-        if self._sweep(inside) and inside > _FEW:
+        began = self.seconds
+        if not self._sweep(inside):
+            return
+        end = self.seconds + _LEAP_SWEEPS * (self.seconds - began)
+        self._leaps = self.budget.seconds is None or end < self.budget.seconds
+        if inside > _FEW and self._leaps:
             self.table.leap(inside, _LEAP_ACCURACY * self.gap, self._found)
             self._sweep(inside)
 
     def _sweep(self, inside: int) -> bool:
         """Update opened pairs; False where that is enough, or all that the budget allows."""
-        for last in range(inside, 0, -_CHUNK):
-            self.table.sweep(max(last - _CHUNK, 0), last, self._found)
+        chunk = self._chunk
+        for last in range(inside, 0, -chunk):
+            self.table.sweep(max(last - chunk, 0), last, self._found)
             if self._spent() or self._done():
                 return False
         return True

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..protocol import Array, Comparison, Floats, Ints
 from .kernels import local_pairs as kernels
-from .kernels.local_pairs import MOVED, OPENED, PAIRS, UPDATES
+from .kernels.local_pairs import KIDS, MOVED, OPENED, PAIRS, UPDATES
 
 _MOST_PAIRS = (1 << 31) - 2
 _COMBINE = {"chain": kernels.CHAIN, "labels": kernels.LABELS, "hausdorff": kernels.HAUSDORFF}
@@ -122,9 +122,7 @@ class PairTable:
 
     def enter(self, s: int, t: int) -> int:
         """The number of a pair."""
-        if int(self.table.counts[PAIRS]) + 1 > len(self.table.left) or 2 * (self.table.counts[PAIRS] + 1) > len(
-            self.table.keys
-        ):
+        if int(self.table.counts[PAIRS]) >= min(len(self.table.left), len(self.table.keys) // 2):
             self.make_room()
         return int(kernels.enter(s, t, self.model, self.table))
 
@@ -191,6 +189,11 @@ class PairTable:
         return int(self.table.counts[OPENED])
 
     @property
+    def successors(self) -> int:
+        """Pairs of successors of an opened pair, on average."""
+        return int(self.table.counts[KIDS]) // max(self.opened, 1)
+
+    @property
     def updates(self) -> int:
         return int(self.table.counts[UPDATES])
 
@@ -208,30 +211,45 @@ class PairTable:
     def nbytes(self) -> int:
         return sum(array.nbytes for array in self.table)
 
-    def make_room(self) -> None:
-        """Double what is nearly full. All is replaced at once, so that Ctrl-C finds a whole table."""
-        used = dict(zip(("pairs", "kids", "trees", "plans"), map(int, self.table.counts[:4]), strict=True))
+    def make_room(self, pair: int | None = None, most: int | None = None) -> bool:
+        """Double what is nearly full, and make room to open a pair; False where that takes more than `most` bytes.
+
+        All is replaced at once, so that Ctrl-C finds a whole table.
+        """
+        sizes = self._sizes(kernels.needs(pair, self.model, self.table) if pair is not None else (1, 0, 0, 0))
         table = self.table._asdict()
-        grown = {}
-        for name, array in table.items():
-            kind = _KIND.get(name, "pairs")
-            if name in _FIXED or 2 * used[kind] < len(array):
-                continue
-            size = 2 * len(array)
-            if kind == "pairs" and size > _MOST_PAIRS:
-                raise MemoryError("a table of pairs holds at most 2^31 of them.")
-            grown[name] = np.concatenate([array, np.zeros(size - len(array), array.dtype)])
-        if 4 * used["pairs"] >= len(self.table.keys):
-            keys, ids = np.full(2 * len(self.table.keys), -1, np.int64), np.zeros(2 * len(self.table.ids), np.int32)
+        if most is not None and sum(sizes.get(name, len(x)) * x.itemsize for name, x in table.items()) > most:
+            return False
+        grown = {
+            name: np.concatenate([table[name], np.zeros(size - len(table[name]), table[name].dtype)])
+            for name, size in sizes.items()
+            if name not in _HASHES
+        }
+        if "keys" in sizes:
+            keys, ids = np.full(sizes["keys"], -1, np.int64), np.zeros(sizes["ids"], np.int32)
             kernels.rehash(self.table.keys, self.table.ids, keys, ids)
             grown["keys"], grown["ids"] = keys, ids
-        if not grown:  # one pair wants more than half of what there is
-            grown = {
-                name: np.concatenate([array, np.zeros_like(array)])
-                for name, array in table.items()
-                if name not in _FIXED
-            }
         self.table = self.table._replace(**grown)
+        return True
+
+    def _sizes(self, wanted: tuple[int, int, int, int]) -> dict[str, int]:
+        """New sizes of the arrays that are half full, or have no room for so many more entries of each kind."""
+        used = dict(zip(_KINDS, map(int, self.table.counts[: len(_KINDS)]), strict=True))
+        more, sizes = dict(zip(_KINDS, map(int, wanted), strict=True)), {}
+        if max(used["pairs"] + more["pairs"], more["kids"]) > _MOST_PAIRS:
+            raise MemoryError("a table of pairs holds at most 2^31 of them.")
+        for name, array in self.table._asdict().items():
+            kind, size = _KIND.get(name, "pairs"), len(array)
+            if name == "counts":
+                continue
+            share = 2 if name in _HASHES else 1  # hashes find a place soon where half of all are free
+            if 2 * share * used[kind] >= size:
+                size *= 2
+            while share * (used[kind] + more[kind]) > size:
+                size *= 2
+            if size > len(array):
+                sizes[name] = size
+        return sizes
 
     def landmark_start(self, home: int) -> Floats:
         """Where value iteration for the distances from a landmark begins [S]."""
@@ -249,7 +267,8 @@ class PairTable:
         return (residual + rounding) / (1.0 - model.c_T)
 
 
-_FIXED = ("keys", "ids", "counts")  # do not grow, or in another way
+_HASHES = ("keys", "ids")
+_KINDS = ("pairs", "kids", "trees", "plans")
 _KIND = {"kids": "kids", "trees": "trees", "plan_kids": "plans", "plan_flows": "plans"}
 
 

@@ -22,7 +22,7 @@ import numpy as np
 from .jit import kernel, part
 from .pairs import EPS, PRICING
 from .simplex import solve
-from .spanning_tree import FLOW, MASS, PARENT, scratch
+from .spanning_tree import FLOW, MASS, PARENT, POT, scratch
 
 CHAIN, LABELS, HAUSDORFF = 0, 1, 2
 SAME, APART_BY_DEFINITION = 0, 1
@@ -105,10 +105,10 @@ def _row_pair(model, s, t, k):
     return model.order[model.pointers[s] + k], model.order[model.pointers[t] + k]
 
 
-@part
-def open_pair(pair, model, table):
-    """Enter the pairs of successors; False where there is no room for them."""
-    indptr, indices, counts = model.indptr, model.indices, table.counts
+@kernel
+def needs(pair, model, table):
+    """Room to open a pair: (pairs that may be new, entries of kids, of trees, of a plan)."""
+    indptr, n_states = model.indptr, len(model.apart)
     s, t = table.left[pair], table.right[pair]
     kids, trees, plan = 0, 0, 0
     for k in range(_row_pairs(model, s, t)):
@@ -116,10 +116,21 @@ def open_pair(pair, model, table):
         n, m = indptr[x + 1] - indptr[x], indptr[y + 1] - indptr[y]
         kids += n * m
         trees += 2 * (n + m - 1) if n > 1 and m > 1 else 0
+        # A tree has n + m - 1 arcs; so has the product of a single state with any number of them.
         plan = max(plan, n + m - 1)
+    unknown = n_states * (n_states - 1) // 2 + 2 - table.counts[PAIRS]
+    return min(kids, unknown), kids, trees, plan
+
+
+@part
+def open_pair(pair, model, table):
+    """Enter the pairs of successors; False where there is no room for them."""
+    indptr, indices, counts = model.indptr, model.indices, table.counts
+    s, t = table.left[pair], table.right[pair]
+    new, kids, trees, plan = needs(pair, model, table)
     if (
-        counts[PAIRS] + kids > len(table.left)
-        or 2 * (counts[PAIRS] + kids) > len(table.keys)
+        counts[PAIRS] + new > len(table.left)
+        or 2 * (counts[PAIRS] + new) > len(table.keys)
         or counts[KIDS] + kids > len(table.kids)
         or counts[TREES] + trees > len(table.trees)
         or counts[PLANS] + plan > len(table.plan_kids)
@@ -159,8 +170,22 @@ def _product(x, y, at, model, costs, kids):
 
 
 @part
+def _violation(n, m, cost, real):
+    """By how much the potentials that were left exceed a cost, at most: more than `PRICING` where pivots gave out."""
+    most = 0.0
+    for i in range(n):
+        for j in range(m):
+            most = max(most, real[POT, i] + real[POT, n + j] - cost[i * m + j])
+    return most
+
+
+@part
 def _tree_value(x, y, at, tree, model, share, table, work):
-    """(Optimal cost, the largest cost) for costs lower + share · gap; the optimal tree is left in `work`, and kept."""
+    """(Cost of a plan, by how much the least one may be below it, the largest cost) for costs lower + share · gap.
+
+    The cost of a tree is the dual value of its potentials, so the least cost is above that less their largest
+    violation. The tree is left in `work`, and kept.
+    """
     indptr, probs, kids, lower, upper = model.indptr, model.probs, table.kids, table.lower, table.upper
     part, real = work.part, work.real
     lo, to = indptr[x], indptr[y]
@@ -175,7 +200,7 @@ def _tree_value(x, y, at, tree, model, share, table, work):
     for j in range(m):
         real[MASS, n + j] = probs[to + j]
     value, _ = solve(n, m, part, real, work.link, table.trees, tree, PRICING * top)
-    return value, top
+    return value, max(_violation(n, m, part, real), PRICING * top), top
 
 
 @part
@@ -196,8 +221,8 @@ def _transport(x, y, at, tree, model, table, work, twice):
         return max(low - share * top, 0.0), high + share * top_upper
     best = np.inf
     if twice:
-        best, _ = _tree_value(x, y, at, tree, model, 1.0, table, work)
-    low, top = _tree_value(x, y, at, tree, model, 0.0, table, work)
+        best, _, _ = _tree_value(x, y, at, tree, model, 1.0, table, work)
+    low, off, top = _tree_value(x, y, at, tree, model, 0.0, table, work)
     if model.ties > 0.0:
         _tree_value(x, y, at, tree, model, model.ties, table, work)
     high, top_upper = 0.0, 0.0
@@ -208,7 +233,7 @@ def _transport(x, y, at, tree, model, table, work, twice):
     for k in range(n * m):
         top_upper = max(top_upper, upper[kids[at + k]])
     share = 8.0 * EPS * (n + m) * (n + m)
-    return max(low - (PRICING + share) * top, 0.0), min(high, best) + share * top_upper
+    return max(low - off - share * top, 0.0), min(high, best) + share * top_upper
 
 
 @part

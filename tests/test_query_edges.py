@@ -1,0 +1,112 @@
+"""Questions at the edges: supports that fill a table at once, rounding, budgets and Ctrl-C between questions."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.optimize import linprog
+
+import bisimetric as bm
+from bisimetric.backends.cpu import local_pairs
+from bisimetric.backends.cpu.kernels import local_pairs as kernels
+from bisimetric.backends.cpu.kernels import spanning_tree
+from bisimetric.backends.cpu.local_pairs import PairTable
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+def dense_chain(n, seed=5):
+    rng = np.random.default_rng(seed)
+    return bm.Chain.from_arrays(rng.dirichlet(np.ones(n), size=n), rng.random(n), 0.9)
+
+
+def dense_mdp(n, seed=5):
+    rng = np.random.default_rng(seed)
+    P = rng.dirichlet(np.ones(n), size=(n, 3))
+    return bm.MDP.from_arrays(P, rng.random((n, 3)), 0.9, axes="sas")
+
+
+@pytest.fixture
+def few_growths(monkeypatch):
+    """A table that grows more often than it must is a failure, and no end of memory."""
+    grow, left = PairTable.make_room, [12]
+
+    def counted(self, *arguments):
+        left[0] -= 1
+        assert left[0] >= 0, "the table grows for ever"
+        return grow(self, *arguments)
+
+    monkeypatch.setattr(PairTable, "make_room", counted)
+
+
+@pytest.mark.parametrize(
+    ("model", "match"), [(dense_chain(91), None), (dense_mdp(40), "labels"), (dense_mdp(40), "hausdorff")]
+)
+@pytest.mark.usefixtures("few_growths")
+def test_one_pair_may_have_more_successors_than_the_table_has_room_for(model, match):
+    query = bm.Query(model, match=match, lump=False)
+    answer = query.distance(0, 1, tol=1e-3, budget=bm.Budget(pairs=3))
+    truth = bm.solve_metric(model, match=match, tol=1e-6)
+    assert answer.status is bm.Status.BUDGET
+    assert answer.opened == 3
+    assert answer.lower <= truth.distance[0, 1] + truth.error
+    assert truth.distance[0, 1] - truth.error <= answer.upper
+    states = model.n_states
+    assert query.known <= states * (states - 1) // 2
+    assert query.nbytes < 20_000_000
+
+
+def test_a_table_larger_than_the_budget_of_memory_is_not_made():
+    query = bm.Query(dense_chain(91), lump=False)
+    allowed = query.nbytes + 1000
+    answer = query.distance(0, 1, budget=bm.Budget(memory=allowed))
+    assert answer.status is bm.Status.BUDGET
+    assert answer.opened == 0
+    assert query.nbytes <= allowed
+
+
+def test_what_no_table_can_hold_is_refused(monkeypatch):
+    query = bm.Query(dense_chain(20), lump=False)
+    monkeypatch.setattr(local_pairs, "_MOST_PAIRS", 150)
+    with pytest.raises(MemoryError, match="at most"):
+        query.distance(0, 1, tol=1e-6)
+
+
+def test_a_transport_whose_pivots_gave_out_is_still_bounded_from_below(monkeypatch):
+    """Any feasible tree in place of the best one: what its potentials violate is counted."""
+    for name in ("_tree_value", "_violation"):
+        monkeypatch.setattr(kernels, name, getattr(kernels, name).py_func)
+    monkeypatch.setattr(kernels, "solve", unfinished)
+    worse = 0
+    for seed in range(20):
+        table = bm.Query(dense_chain(6, seed), lump=False)._table
+        rng = np.random.default_rng(seed)
+        assert table.open(0, 1, np.full((3, table.room), table.enter(0, 1), np.int32)) == 1
+        table.table.lower[2:] = rng.random(len(table.table.lower) - 2)
+        table.table.upper[2:] = table.table.lower[2:] + rng.random(len(table.table.lower) - 2)
+        low, high = kernels._transport.py_func(0, 1, 0, 0, table.model, table.table, table.work, False)
+        a, b = (table.model.probs[slice(*table.model.indptr[k : k + 2])] for k in (0, 1))
+        kids = table.table.kids[: len(a) * len(b)].reshape(len(a), len(b))
+        least, least_upper = (linear_program(a, b, bounds[kids]) for bounds in (table.table.lower, table.table.upper))
+        assert low <= least + 1e-12
+        assert least_upper - 1e-12 <= high
+        worse += low < least - 1e-9
+    assert worse  # some trees were not the best
+
+
+def unfinished(n, m, cost, real, link, kept, start, tol):
+    """What `simplex.solve` leaves where it gives up at once."""
+    del kept, start, tol
+    spanning_tree.cold_tree.py_func(n, m, cost, real, link)
+    spanning_tree.set_potentials.py_func(n, m, cost, real, link)
+    spanning_tree.set_flows.py_func(n, m, real, link)
+    parents = link[spanning_tree.PARENT]
+    arcs = [(v, parents[v] - n) if v < n else (parents[v], v - n) for v in range(1, n + m)]
+    flows = real[spanning_tree.FLOW]
+    return sum(max(flows[v], 0.0) * cost[i * m + j] for v, (i, j) in enumerate(arcs, 1)), 0
+
+
+def linear_program(a, b, cost):
+    n, m = cost.shape
+    rows = np.vstack([np.kron(np.eye(n), np.ones(m)), np.kron(np.ones(n), np.eye(m))])
+    return linprog(cost.ravel(), A_eq=rows, b_eq=np.concatenate([a, b])).fun
