@@ -31,7 +31,7 @@ class CategoricalNext(NamedTuple):
     support: Tensor
 
 
-Next: TypeAlias = Tensor | GaussianNext | CategoricalNext
+Next: TypeAlias = "Tensor | GaussianNext | CategoricalNext"
 
 
 class TransitionRows:
