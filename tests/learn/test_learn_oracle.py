@@ -15,7 +15,7 @@ from learn_training import chain_of, corridor  # noqa: E402
 import bisimetric as bm  # noqa: E402
 from bisimetric import learn  # noqa: E402
 from bisimetric.learn.operators import gaussian_w2, reward_distances  # noqa: E402
-from bisimetric.learn.oracle import rand_index  # noqa: E402
+from bisimetric.learn.scores import rand_index  # noqa: E402
 
 MDP = bm.problems.garnet(12, 3, 3, gamma=0.9, seed=2)
 POLICY = MDP.uniform_policy()
