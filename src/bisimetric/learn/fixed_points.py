@@ -66,7 +66,7 @@ def fixed_point(
     *,
     tol: float = 1e-6,
     max_sweeps: int = 100_000,
-    draws: int = 16,
+    draws: int = 64,
     seed: int = 0,
 ) -> FixedPoint:
     """Solve U = c_R G + c_T T(U) for a loss on a finite model.
