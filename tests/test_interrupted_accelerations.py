@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from random_models import random_chain, random_mdp
 
 import bisimetric as bm
 from bisimetric.backends.cpu.distances import HostDistances
+from bisimetric.metric.acceleration import Pace
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -74,3 +76,36 @@ def test_the_error_is_true_wherever_an_acceleration_is_broken_off(monkeypatch, m
                 assert found.error <= max(found.largest, float(found.distance.max())) * (1.0 + 1e-9)
                 assert (found.distance >= 0.0).all()
     assert broken_off > 10
+
+
+@pytest.mark.parametrize(("seed", "match"), [(12, None), (42, None), (28, "labels")])
+def test_accelerations_that_do_not_help_do_not_stop_the_way(seed, match):
+    """At γ = 0.999 in float32 rounding keeps distances swinging; without an average, for thousands of sweeps."""
+    if match is None:
+        large, small = random_chain(seed, 12, 0.999, support=2), random_chain(seed + 1000, 7, 0.999, support=2)
+    else:
+        large, small = (random_mdp(s, n, 0.999, support=2, ragged=False) for s, n in ((seed, 12), (seed + 1000, 7)))
+    found = bm.compare(large, small, match=match, tol=0.5, dtype="float32", lump=False, max_sweeps=60)
+    assert found.status in (bm.Status.ROUNDING, bm.Status.CONVERGED)
+    assert found.error < 3.0  # values range over a thousand
+    truth = bm.compare(large, small, match=match, tol=1e-5, lump=False)
+    assert truth.converged
+    assert np.abs(found.distance - truth.distance).max() <= found.error + truth.error
+
+
+def test_accelerations_are_put_off_where_they_leave_nearly_all_of_the_change():
+    pace, change, waited = Pace(), 1.0, []
+    for _ in range(40):
+        good = pace.judge(change, 0.9999)
+        if pace.due():
+            pace.before = change  # what follows is an acceleration, and leaves this much
+        waited.append(pace.before == np.inf)
+        assert good or waited[-1]
+        change *= 0.97
+    runs = [len(run) for run in "".join("x" if plain else " " for plain in waited).split()]
+    assert runs[:5] == [1, 2, 4, 8, 16]
+    helps = Pace()
+    for k in range(40):
+        assert helps.judge(0.5**k, 0.9999)
+        assert helps.due()
+        helps.before = 0.5**k

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+from itertools import count
+
 import numpy as np
 import pytest
 from scipy.optimize import linprog
@@ -11,6 +14,8 @@ from bisimetric.backends.cpu import local_pairs
 from bisimetric.backends.cpu.kernels import local_pairs as kernels
 from bisimetric.backends.cpu.kernels import spanning_tree
 from bisimetric.backends.cpu.local_pairs import PairTable
+from bisimetric.queries import nearest
+from bisimetric.queries.search import Search
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -110,3 +115,61 @@ def linear_program(a, b, cost):
     n, m = cost.shape
     rows = np.vstack([np.kron(np.eye(n), np.ones(m)), np.kron(np.ones(n), np.eye(m))])
     return linprog(cost.ravel(), A_eq=rows, b_eq=np.concatenate([a, b])).fun
+
+
+@pytest.mark.parametrize("gamma", [0.7, 0.9, 0.95, 0.99, 0.999])
+def test_a_distance_that_is_the_largest_one_is_within_the_bounds(gamma):
+    """In rational arithmetic, by rewards and by definition: numbers can be a unit below 1/(1 − γ)."""
+    truth = 1 / (1 - Fraction(gamma))
+    for labels in ({}, {"x": np.array([True, False])}):
+        query = bm.Query(bm.Chain.from_arrays(np.eye(2), [0.0, 1.0], gamma, state_labels=labels))
+        answer, near = query.distance(0, 1, budget=bm.Budget(pairs=3)), query.nearest(0)
+        for lower, upper in ((answer.lower, answer.upper), (near.lower[0], near.upper[0])):
+            assert Fraction(float(lower)) <= truth <= Fraction(float(upper))
+        assert query.distance(1, 1).upper == 0.0
+        assert query.at_most(0, 1, 1.001 * float(truth)) is True
+        assert query.at_most(0, 1, 0.999 * float(truth)) is False
+
+
+def test_a_search_for_the_nearest_says_that_memory_ended_it():
+    chain = dense_chain(12)
+    near = bm.Query(chain, lump=False).nearest(0, 2, tol=1e-9, budget=bm.Budget(memory=1))
+    assert near.status is bm.Status.BUDGET
+    assert bm.Query(chain, lump=False).nearest(0, 2, tol=1e-25).status is bm.Status.ROUNDING
+
+
+@pytest.mark.parametrize("after", [1, 2, 3])
+def test_ctrl_c_between_two_questions_ends_a_search_with_true_bounds(monkeypatch, after):
+    chain = dense_chain(12)
+    truth, count = bm.solve_metric(chain, tol=1e-9).distance[0], [0]
+    left = nearest._left
+
+    def interrupted(*arguments):
+        count[0] += 1
+        if count[0] == after:
+            raise KeyboardInterrupt
+        return left(*arguments)
+
+    monkeypatch.setattr(nearest, "_left", interrupted)
+    near = bm.Query(chain, lump=False).nearest(0, 3, tol=1e-6)
+    assert near.status is bm.Status.INTERRUPTED
+    assert len(near) == 3
+    assert (near.lower <= truth[near.states] + 1e-8).all()
+    assert (truth[near.states] <= near.upper + 1e-8).all()
+    assert truth[near.states].max() <= np.sort(truth[1:])[2] + near.eta + 1e-8
+
+
+def test_no_leap_begins_that_would_end_after_the_budget(monkeypatch):
+    """A leap takes some sweeps' time; here each look at the clock is a second later."""
+    clock, leap, leaps = count(), PairTable.leap, []
+
+    def timed(self, *arguments):
+        leaps.append(next(clock))
+        leap(self, *arguments)
+
+    monkeypatch.setattr(Search, "seconds", property(lambda _: float(next(clock))))
+    monkeypatch.setattr(PairTable, "leap", timed)
+    answer = bm.Query(dense_chain(30), lump=False).distance(0, 1, tol=1e-9, budget=bm.Budget(seconds=40.0))
+    assert answer.status is bm.Status.BUDGET
+    assert leaps
+    assert max(leaps) <= 40 - 4

@@ -59,7 +59,7 @@ def query(  # noqa: PLR0913 (options of a command)
     second = _state(t)
     if at_most is not None:
         decided = ask.at_most(first, second, at_most, budget=limits)
-        answer = ask.distance(first, second, tol=ask.largest, budget=limits)  # what is known by now
+        answer = ask.distance(first, second, tol=2.0 * ask.largest, budget=limits)  # what is known by now
         return _say_answer(ask, answer, json, {"at_most": at_most, "holds": decided}, decided is not None)
     answer = ask.distance(first, second, tol=tol, budget=limits)
     return _say_answer(ask, answer, json, {"tol": tol}, answer.converged)

@@ -22,6 +22,7 @@ contraction wins in the end.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import log
 
@@ -43,24 +44,35 @@ _PATHS = 0.4  # share of the pairs with one successor a row from which on their 
 _CLOSER = 0.1  # an evaluation leaves this share of the last change
 _PATIENCE = 4  # windows without progress after which it ends
 _SLACK = 10.0  # changes may exceed those of a contraction by this factor at first
+_HELPS, _WEAK = 0.9, 2  # an acceleration leaves less than this share of the change; so many in a row may leave more
 
 
 @dataclass
 class Pace:
     """When accelerations are put off: changes must stay below those of a contraction, or plain sweeps follow.
 
+    Near c_T = 1 a contraction hardly falls, so an acceleration is also judged by the change that it left: where several
+    in a row have left nearly all of it, as where numbers are not exact enough for them, plain sweeps are as good.
+
     Attributes: wait (plain sweeps to come), next_wait (and after the next failure), most (the largest change that the
-    next sweep may make), last (the change of the last sweep; 0 where distances were moved since, infinite before any).
+    next sweep may make), last (the change of the last sweep; 0 where distances were moved since, infinite before any),
+    before (the change before the acceleration that the next sweep judges; infinite where there was none), weak
+    (accelerations in a row that left nearly all of it).
     """
 
     wait: int = 0
     next_wait: int = 1
     most: float = np.inf
     last: float = np.inf
+    before: float = np.inf
+    weak: int = 0
 
     def judge(self, change: float, contraction: float) -> bool:
         """Take note of the change of a sweep; returns whether it is as small as it should be."""
-        good = change <= self.most
+        if self.before < np.inf:
+            self.weak = 0 if change <= _HELPS * self.before else self.weak + 1
+        good = change <= self.most and (self.before == np.inf or self.weak < _WEAK)
+        self.before = np.inf
         if not good:
             self.wait, self.next_wait = self.next_wait, 2 * self.next_wait
         self.most = contraction * (self.most if good and self.most < np.inf else _SLACK * change)
@@ -128,23 +140,39 @@ class PolicyIteration(Acceleration):
     def improve(self, d: Distances, report: Sweep, goal: float) -> None:
         c, self.moved = self.sweeper.comparison, 0.0
         soon_there = self._few(d) and self.pace.to_come(report.change, goal) <= _NOT_MANY
-        self.pace.judge(report.change, c.c_T)
-        if not self.pace.due() or soon_there:
+        swinging = not self.pace.judge(report.change, c.c_T) and self.pace.weak >= _WEAK
+        due, in_place = self.pace.due(), not _window(d.nbytes)[0]
+        if (not due and (in_place or not swinging)) or soon_there:
             return
         self.pace.last = 0.0
-        goal = max(0.1 * goal, _CLOSER * report.change, 4.0 * report.rounding)
-        if not _window(d.nbytes)[0]:
-            self._evaluate_in_place(d, report, goal)
+        if not due:
+            self._move(d, lambda: self._average(d))
             return
+        self.pace.before = report.change
+        goal = max(0.1 * goal, _CLOSER * report.change, 4.0 * report.rounding)
+        if in_place:
+            self._evaluate_in_place(d, report, goal)
+        else:
+            self._move(d, lambda: self._respond(d, goal))
+
+    def _move(self, d: Distances, how: Callable[[], None]) -> None:
+        """Move the distances, and take note of how far; where Ctrl-C comes between, they are what they were."""
         start = d.copy()
         self.moved = np.inf
         try:
-            self._respond(d, goal)
+            how()
         except KeyboardInterrupt:
             d.take(start)
             self.moved = 0.0
             raise
         self.moved = d.gap(start)
+
+    def _average(self, d: Distances) -> None:
+        """Go half the way of a sweep, which ends swings to and fro: near c_T = 1 rounding may keep them up for ever."""
+        before = d.copy()
+        self.sweeper.sweep_frozen(d)
+        self.products += 1
+        d.blend([0.5, 0.5], [before, d.copy()])
 
     @staticmethod
     def _few(d: Distances) -> bool:

@@ -263,8 +263,7 @@ class MetricSolution:
             float(given["error"]), bool(given["rigorous"]), str(given["source"]), tuple(map(str, given["failed"]))
         )
         kept = {name[5:]: array for name, array in data.items() if name.startswith("kept_")}
-        times = about["pace"]
-        pace = Pace(int(times["wait"]), int(times["next_wait"]), float(times["most"]), float(times.get("last", np.inf)))
+        pace = _pace(about["pace"])
         restart = Restart(distances_of(d), question, kept=kept, fingerprint=str(about["fingerprint"]), pace=pace)
         return cls(
             Status[about["status"]],
@@ -278,6 +277,13 @@ class MetricSolution:
             question,
             restart,
         )
+
+
+def _pace(saved: Mapping[str, float]) -> Pace:
+    """The pace of a file; what files of earlier versions do not have is as in the beginning."""
+    wait, next_wait, most = int(saved["wait"]), int(saved["next_wait"]), float(saved["most"])
+    last, before = (float(saved.get(name, np.inf)) for name in ("last", "before"))
+    return Pace(wait, next_wait, most, last, before, int(saved.get("weak", 0)))
 
 
 class Restart:

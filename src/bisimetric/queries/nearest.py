@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
-from ..kinds import Floats, Ints
+from ..kinds import Bools, Floats, Ints
 from ..status import Status
 from .answers import Answer, Budget, Nearest
 
@@ -26,37 +27,62 @@ def find_nearest(states: Ints, lower: Floats, upper: Floats, k: int, tol: float,
         states: numbers of the candidates [C]. lower, upper: first bounds on their distances [C]; they are changed.
         k, tol, budget: as in `Query.nearest`. ask: bounds of a candidate within a tolerance and a budget.
     """
-    began, opened, status = time.perf_counter(), 0, Status.CONVERGED
-    notes: tuple[str, ...] = ()
-    given_up = np.zeros(len(states), np.bool_)
-    while True:
-        kth_upper = np.partition(upper, k - 1)[k - 1]
-        relevant = lower <= kth_upper  # the others are farther than k states, whatever comes
-        if not relevant.all():
-            states, lower, upper, given_up = (array[relevant] for array in (states, lower, upper, given_up))
-        first = np.argpartition(lower, k - 1)[:k] if k < len(states) else np.arange(len(states))
-        eta = float(max(kth_upper - lower[first].max(), 0.0))
-        if eta <= tol:
-            break
-        gaps = np.where(given_up[first], -1.0, upper[first] - lower[first])
-        chosen = int(first[np.argmax(gaps)])
-        if gaps.max() <= 0.0:
-            status = Status.ROUNDING
-            break
-        left = _left(budget, opened, time.perf_counter() - began)
-        if left is None:
-            status = Status.BUDGET
-            break
-        answer = ask(int(states[chosen]), 0.5 * tol, left)
-        lower[chosen], upper[chosen] = max(lower[chosen], answer.lower), min(upper[chosen], answer.upper)
-        opened, notes = opened + answer.opened, answer.notes or notes
-        given_up[chosen] = not answer.converged
-        if answer.status is Status.INTERRUPTED:
-            status = Status.INTERRUPTED
-            break
+    began = time.perf_counter()
+    search = _Nearest(_Candidates(states, lower, upper, np.zeros(len(states), np.bool_)), k)
+    try:
+        status = search.run(tol, budget, ask, began)
+    except KeyboardInterrupt:  # between two questions; within one it ends that
+        status = Status.INTERRUPTED
+    states, lower, upper, _ = search.candidates
     order = np.lexsort((states, upper))[:k]
     eta = float(max(upper[order].max() - np.sort(lower)[k - 1], 0.0))
-    return Nearest(states[order], lower[order], upper[order], eta, status, opened, time.perf_counter() - began, notes)
+    seconds = time.perf_counter() - began
+    return Nearest(states[order], lower[order], upper[order], eta, status, search.opened, seconds, search.notes)
+
+
+class _Candidates(NamedTuple):
+    """Those that may be among the nearest, replaced all at once, so that Ctrl-C finds them whole."""
+
+    states: Ints
+    lower: Floats
+    upper: Floats
+    given_up: Bools
+
+
+class _Nearest:
+    """A search under way."""
+
+    def __init__(self, candidates: _Candidates, k: int) -> None:
+        self.candidates, self.k = candidates, k
+        self.opened = 0
+        self.notes: tuple[str, ...] = ()
+
+    def run(self, tol: float, budget: Budget, ask: Ask, began: float) -> Status:
+        k, short = self.k, Status.ROUNDING
+        while True:
+            kth_upper = np.partition(self.candidates.upper, k - 1)[k - 1]
+            relevant = self.candidates.lower <= kth_upper  # the others are farther than k states, whatever comes
+            if not relevant.all():
+                self.candidates = _Candidates(*(array[relevant] for array in self.candidates))
+            states, lower, upper, given_up = self.candidates
+            first = np.argpartition(lower, k - 1)[:k] if k < len(states) else np.arange(len(states))
+            if max(kth_upper - lower[first].max(), 0.0) <= tol:
+                return Status.CONVERGED
+            gaps = np.where(given_up[first], -1.0, upper[first] - lower[first])
+            chosen = int(first[np.argmax(gaps)])
+            if gaps.max() <= 0.0:
+                return short
+            left = _left(budget, self.opened, time.perf_counter() - began)
+            if left is None:
+                return Status.BUDGET
+            answer = ask(int(states[chosen]), 0.5 * tol, left)
+            lower[chosen], upper[chosen] = max(lower[chosen], answer.lower), min(upper[chosen], answer.upper)
+            self.opened, self.notes = self.opened + answer.opened, answer.notes or self.notes
+            given_up[chosen] = not answer.converged
+            if answer.status is Status.INTERRUPTED:
+                return Status.INTERRUPTED
+            if answer.status is Status.BUDGET:
+                short = Status.BUDGET
 
 
 def _left(budget: Budget, opened: int, seconds: float) -> Budget | None:

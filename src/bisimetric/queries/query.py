@@ -28,6 +28,7 @@ from .nearest import find_nearest
 from .search import Goal, Search
 
 _FULL_SOLVER = 0.05  # share of all pairs above which the full solver is the better way
+_ROUNDING = 1e-15  # of the largest distance, as a share of it
 _NO_LIMIT = Budget()
 
 
@@ -98,8 +99,7 @@ class Query:
         """
         if not 0.0 < check_number("tol", tol) < np.inf:
             raise ValueError(f"tol must be positive and finite; got {tol}.")
-        within = max(tol - 2.0 * self.merging, 0.0)
-        return self._ask(self._left(s), self._right(t), lambda low, high: high - low <= within, budget)
+        return self._ask(self._left(s), self._right(t), lambda low, high: high - low <= tol, budget)
 
     def at_most(
         self,
@@ -115,10 +115,9 @@ class Query:
         """
         if not 0.0 <= check_number("threshold", threshold) < np.inf:
             raise ValueError(f"threshold must be finite and not negative; got {threshold}.")
-        merging = self.merging
 
         def decided(low: float, high: float) -> bool:
-            return low - merging > threshold or high + merging <= threshold
+            return low > threshold or high <= threshold
 
         answer = self._ask(self._left(s), self._right(t), decided, budget)
         if answer.upper <= threshold:
@@ -146,12 +145,10 @@ class Query:
         if not 1 <= check_whole("k", k) <= len(states):
             raise ValueError(f"k must be between 1 and the number of candidates, {len(states)}; got {k}.")
         merged = first + states if self.of_state is None else self.of_state[first + states]
-        lower, upper = self._table.first_bounds(root, merged)
-        lower, upper = np.maximum(lower - self.merging, 0.0), upper + self.merging
+        lower, upper = self._outward(*self._table.first_bounds(root, merged))
 
         def ask(state: int, within: float, left: Budget) -> Answer:
-            narrow = max(within - 2.0 * self.merging, 0.0)
-            return self._ask(root, self._merged(first + state), lambda low, high: high - low <= narrow, left)
+            return self._ask(root, self._merged(first + state), lambda low, high: high - low <= within, left)
 
         return find_nearest(states, lower, upper, k, tol, budget, ask)
 
@@ -207,13 +204,12 @@ class Query:
         check_type("budget", budget, Budget)
         table = self._table
         pair, opened, updates = table.enter(s, t), table.opened, table.updates
-        search = Search(table, pair, goal, budget)
+        search = Search(table, pair, lambda low, high: goal(*map(float, self._outward(low, high))), budget)
         status = search.run()
-        lower, upper = table.bounds(pair)
-        merging = self.merging
+        lower, upper = self._outward(*table.bounds(pair))
         return Answer(
-            max(lower - merging, 0.0),
-            min(upper + merging, self.largest),
+            float(lower),
+            float(upper),
             status,
             table.opened - opened,
             table.updates - updates,
@@ -221,6 +217,12 @@ class Query:
             table.pairs,
             self._advice(table.opened - opened),
         )
+
+    def _outward(self, lower: float | Floats, upper: float | Floats) -> tuple[Floats, Floats]:
+        """Bounds with what merging may add, and the rounding of the largest distance, which some of the table's are."""
+        largest, high = self.largest, np.asarray(upper) + self.merging
+        low = np.clip(np.asarray(lower) - self.merging, 0.0, largest * (1.0 - _ROUNDING))
+        return low, np.where(high >= largest, largest * (1.0 + _ROUNDING), high)
 
     def _advice(self, opened: int) -> tuple[str, ...]:
         if opened <= _FULL_SOLVER * self._pairs_in_all or opened < 1000:
