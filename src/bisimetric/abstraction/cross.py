@@ -15,7 +15,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Unpack
+from pathlib import Path
+from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -41,6 +42,8 @@ def cross(
     small: Chain | MDP,
     *,
     on_progress: Callable[[Progress], None] | None = None,
+    cluster: Any = None,
+    store: Path | str | None = None,
     **changes: Unpack[MetricChanges],
 ) -> Cross:
     """Compute the distances between all states of a large model and those of a small one.
@@ -48,6 +51,7 @@ def cross(
     Args:
         model: the large model. small: the small one, of the same kind and discount.
         on_progress: called after each sweep; reads only.
+        cluster, store: workers of Dask that do the sweeps, and a folder that they share; see `compare`.
         changes: settings by name, as in `MetricSettings`; tol is 1e-3 of the largest distance where it is not given.
 
     Returns:
@@ -56,7 +60,8 @@ def cross(
     c_T = changes.get("transition_weight")
     largest = largest_distance(model, changes.get("reward_weight", 1.0), model.gamma if c_T is None else c_T)
     changes.setdefault("tol", _SHARE * largest)
-    found = compare(model, small, settings=MetricSettings(), on_progress=on_progress, **changes)
+    where: dict[str, Any] = {"cluster": cluster, "store": store}
+    found = compare(model, small, settings=MetricSettings(), on_progress=on_progress, **where, **changes)
     if not isinstance(found.question.transport, Exact):
         raise ValueError(f"cross needs Exact transport, for its triangle inequality; got {found.question.transport}.")
     _check_range(model, small, found)

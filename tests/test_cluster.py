@@ -1,0 +1,262 @@
+"""Metrics on a cluster of Dask: the same bytes as in one process, whatever happens to workers; clear errors."""
+
+from __future__ import annotations
+
+import errno
+import os
+
+import clusters
+import numpy as np
+import pytest
+from transports import EVERY_TRANSPORT, name
+
+import bisimetric as bm
+from bisimetric.metric import acceleration
+
+pytest.importorskip("distributed")
+from bisimetric.cluster import ClusterError, crew, engine, store
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+MATCHES = (None, "labels", "hausdorff")
+# Distributed leaves sockets and loops to be collected when workers are killed.
+quiet = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning")
+
+
+@pytest.fixture(scope="module")
+def client():
+    with clusters.local_client(2, processes=True) as found:
+        yield found
+
+
+@pytest.fixture
+def inside():
+    """A client whose one worker is a thread of this process, so that it can be tampered with."""
+    with clusters.local_client(1, processes=False) as found:
+        yield found
+
+
+def two_models(match, **settings):
+    make = clusters.chain if match is None else clusters.mdp
+    return make(60, 1, **settings), make(9, 2, **settings)
+
+
+def in_place(monkeypatch):
+    """Treat all distances as too many for iterates, as those of large models are."""
+    monkeypatch.setattr(acceleration, "_WINDOWS", ())
+    monkeypatch.setattr(acceleration, "_FEW", 0)
+
+
+@pytest.mark.parametrize("match", MATCHES)
+@pytest.mark.parametrize("large", [False, True])
+def test_a_cross_metric_has_the_same_bytes(client, monkeypatch, match, large):
+    model, small = two_models(match)
+    if large:
+        in_place(monkeypatch)
+    monkeypatch.setattr(engine, "_TILES_PER_THREAD", 2)
+    here = bm.cross(model, small, match=match, tol=1e-6, lump=False)
+    there = bm.cross(model, small, match=match, tol=1e-6, lump=False, cluster=client)
+    assert clusters.same_bytes(here.metric, there.metric)
+    assert here.certificate == there.certificate
+    assert here.metric.sweeps > 2
+
+
+@pytest.mark.parametrize("tiles", [1, 7])
+def test_the_number_of_tiles_changes_nothing(client, monkeypatch, tiles):
+    model, small = two_models("labels")
+    here = bm.compare(model, small, bm.Exact(2.0), match="labels", dtype="float32", tol=1e-3)
+    monkeypatch.setattr(engine, "_TILES_PER_THREAD", tiles)
+    there = bm.compare(model, small, bm.Exact(2.0), match="labels", dtype="float32", tol=1e-3, cluster=client)
+    assert clusters.same_bytes(here, there)
+
+
+@pytest.mark.parametrize("way", EVERY_TRANSPORT, ids=name)
+def test_a_whole_metric_has_the_same_bytes(client, monkeypatch, way):
+    monkeypatch.setattr(engine, "_TILES_PER_THREAD", 3)
+    model, settings = clusters.chain(70, 3, 0.5), {"tol": 1e-3, "lump": False}
+    here = bm.solve_metric(model, way, **settings)
+    there = bm.solve_metric(model, way, cluster=client, **settings)
+    assert clusters.same_bytes(here, there)
+    assert all((a <= b).all() for a, b in [there.bracket()])
+
+
+@pytest.mark.parametrize("match", ["labels", "hausdorff"])
+@pytest.mark.parametrize("large", [False, True])
+def test_a_whole_metric_of_an_mdp_has_the_same_bytes(client, monkeypatch, match, large):
+    if large:
+        in_place(monkeypatch)
+    monkeypatch.setattr(engine, "_TILES_PER_THREAD", 3)
+    model = clusters.mdp(40, 5)
+    settings = {"match": match, "tol": 1e-4, "lump": False}
+    assert clusters.same_bytes(bm.solve_metric(model, **settings), bm.solve_metric(model, cluster=client, **settings))
+
+
+@pytest.mark.parametrize("match", MATCHES)
+def test_paths_through_all_tiles(client, monkeypatch, match):
+    """Where most rows have one successor, pairs are followed to the ends of their paths."""
+    monkeypatch.setattr(acceleration, "_FEW", 0)
+    model, small = two_models(match, lonely=0.9)
+    settings = {"match": match, "tol": 1e-6, "lump": False}
+    assert np.mean(model.rows.sizes == 1) > 0.7
+    assert clusters.same_bytes(
+        bm.compare(model, small, **settings), bm.compare(model, small, cluster=client, **settings)
+    )
+
+
+def test_plain_sweeps_and_sweeps_without_memory(client):
+    model, small = two_models(None)
+    for settings in ({"accelerate": False}, {"remember": False}, {"max_sweeps": 2}):
+        here = bm.compare(model, small, tol=0.3, lump=False, **settings)
+        assert clusters.same_bytes(here, bm.compare(model, small, tol=0.3, lump=False, cluster=client, **settings))
+
+
+def test_an_abstraction_has_the_same_bytes(client, tmp_path):
+    model = bm.problems.gridworld(width=5, height=5)
+    here = bm.abstract(model, size=4, match="labels")
+    there = bm.abstract(model, size=4, match="labels", cluster=client, store=tmp_path / "store")
+    assert np.array_equal(here.radii, there.radii)
+    assert clusters.same_bytes(here.cross.metric, there.cross.metric)
+    assert np.array_equal(here.policy, there.policy)
+
+
+@quiet
+@pytest.mark.parametrize("square", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_workers_killed_change_no_byte(monkeypatch, square):
+    """One is killed after each of two sweeps, with all that it remembers."""
+    monkeypatch.setattr(engine, "_TILES_PER_THREAD", 2)
+    in_place(monkeypatch)
+    model, small = clusters.chain(150, 1), clusters.chain(150 if square else 12, 2)
+
+    def metric(**where):
+        if square:
+            return bm.solve_metric(model, tol=1e-6, lump=False, **where)
+        return bm.compare(model, small, tol=1e-6, lump=False, **where)
+
+    with clusters.local_client(2, processes=True) as client:
+
+        def kill(progress):
+            if progress.sweep in (1, 3):
+                clusters.kill_one(client)
+
+        there = metric(cluster=client, on_progress=kill)
+    here = metric()
+    assert clusters.same_bytes(here, there)
+    assert here.sweeps > 3
+
+
+class _LostError(Exception):
+    pass
+
+
+@quiet
+@pytest.mark.parametrize("large", [False, True])
+def test_work_is_gone_on_with(client, inside, tmp_path, monkeypatch, large):
+    """What was broken off goes on from the last whole version, on other workers, cut as it was."""
+    if large:
+        in_place(monkeypatch)
+    model, small = two_models("hausdorff")
+    settings = {"match": "hausdorff", "tol": 1e-6, "lump": False}
+
+    def lose(progress):
+        if progress.sweep == 3:
+            raise _LostError
+
+    monkeypatch.setattr(engine, "_TILES_PER_THREAD", 5)
+    with pytest.raises(_LostError):
+        bm.compare(model, small, cluster=inside, store=tmp_path / "s", on_progress=lose, **settings)
+    monkeypatch.setattr(engine, "_TILES_PER_THREAD", 1)
+    seen = []
+    there = bm.compare(
+        model, small, cluster=client, store=tmp_path / "s", on_progress=lambda p: seen.append(p.sweep), **settings
+    )
+    assert seen[0] == 3
+    assert clusters.same_bytes(bm.compare(model, small, **settings), there)
+    with pytest.raises(ClusterError, match="holds work on something else"):
+        bm.compare(model, small, cluster=inside, store=tmp_path / "s", **{**settings, "tol": 1e-3})
+
+
+@quiet
+def test_a_lost_scheduler_is_a_clear_error(tmp_path):
+    model, small = two_models(None)
+    with clusters.local_client(1, processes=False) as client:
+
+        def lose(progress):
+            if progress.sweep == 2:
+                client.cluster.close()
+
+        with pytest.raises(ClusterError, match=r"the scheduler at .* was lost"):
+            bm.compare(model, small, cluster=client, store=tmp_path / "s", on_progress=lose)
+    assert (tmp_path / "s" / "state.json").exists()
+
+
+def test_a_full_store_keeps_the_last_version(inside, tmp_path, monkeypatch):
+    model, small = two_models(None)
+    whole, calls = store.npy.write_array, []
+
+    def full(*arguments, **settings):
+        calls.append(0)
+        if len(calls) > 40:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return whole(*arguments, **settings)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store.npy, "write_array", full)
+        with pytest.raises(ClusterError, match=r"is full.*last whole version is kept"):
+            bm.compare(model, small, cluster=inside, store=tmp_path / "s", tol=1e-6, lump=False)
+    assert not list((tmp_path / "s").glob("**/.*"))  # nothing half-written is left
+    there = bm.compare(model, small, cluster=inside, store=tmp_path / "s", tol=1e-6, lump=False)
+    assert clusters.same_bytes(bm.compare(model, small, tol=1e-6, lump=False), there)
+
+
+def test_a_damaged_store_is_refused(inside, tmp_path):
+    model, small = two_models(None)
+    place = tmp_path / "s"
+    bm.compare(model, small, cluster=inside, store=place, max_sweeps=3)
+    path = next(iter(place.glob("m*/0-0.npy")))
+    path.write_bytes(path.read_bytes()[:-8])
+    with pytest.raises(ClusterError, match="damaged"):
+        bm.compare(model, small, cluster=inside, store=place, max_sweeps=3)
+    (place / "question.json").write_text("{")
+    with pytest.raises(ClusterError, match="damaged"):
+        bm.compare(model, small, cluster=inside, store=place, max_sweeps=3)
+
+
+def test_what_is_not_a_cluster_is_refused(monkeypatch):
+    model, small = two_models(None)
+    monkeypatch.setattr(crew, "_CONNECT", 0.3)
+    with pytest.raises(ClusterError, match=r"no cluster at tcp://127.0.0.1:9"):
+        bm.compare(model, small, cluster="tcp://127.0.0.1:9")
+    with pytest.raises(TypeError, match="cluster must be a Client of Dask"):
+        bm.compare(model, small, cluster=3)
+    with pytest.raises(ValueError, match="give cluster= too"):
+        bm.compare(model, small, store="somewhere")
+
+
+def test_clusters_that_cannot_do_the_work_are_refused(inside, tmp_path, monkeypatch):
+    model, small = two_models(None)
+    with pytest.raises(ValueError, match='device must be "cpu"'):
+        bm.compare(model, small, cluster=inside, device="cuda")
+    (tmp_path / "mine").write_text("")
+    with pytest.raises(ClusterError, match="holds other files"):
+        bm.compare(model, small, cluster=inside, store=tmp_path)
+    monkeypatch.setattr(store.Store, "sees", lambda self, token: False)
+    with pytest.raises(ClusterError, match="does not see the folder"):
+        bm.compare(model, small, cluster=inside, store=tmp_path / "s")
+    with pytest.raises(ValueError, match="gone on with by store="):
+        bm.solve_metric(model, start=bm.solve_metric(model), cluster=inside)
+    with clusters.local_client(0, processes=False) as empty, pytest.raises(ClusterError, match="has no workers"):
+        bm.compare(model, small, cluster=empty)
+
+
+def test_workers_of_another_version_are_refused(client):
+    def become(version):
+        import bisimetric
+
+        bisimetric.__version__ = version
+
+    model, small = two_models(None)
+    client.run(become, "0.0.7", workers=[next(iter(client.nthreads()))])
+    try:
+        with pytest.raises(ClusterError, match=rf"has bisimetric 0\.0\.7, and this is {bm.__version__}"):
+            bm.compare(model, small, cluster=client)
+    finally:
+        client.run(become, bm.__version__)
