@@ -46,7 +46,7 @@ def test_code_of_pages_runs(page, capsys):
     name = str(page.relative_to(ROOT))
     if name in NOT_RUN:
         pytest.skip(NOT_RUN[name])
-    for needed in ("gymnasium", "pandas", "matplotlib"):
+    for needed in ("gymnasium", "pandas", "matplotlib", "distributed"):
         pytest.importorskip(needed)
     session: dict[str, object] = {}
     for language, code in BLOCK.findall(page.read_text()):

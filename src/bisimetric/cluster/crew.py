@@ -33,14 +33,15 @@ _ALONE = 60.0  # seconds without a single worker after which work is given up
 class Crew:
     """The workers of a client.
 
-    Attributes: client, address (of the scheduler), threads (of all workers together), memory (bytes of each worker).
+    Attributes: client, address (of the scheduler), workers (how many), threads (of all together), memory (bytes for
+    each thread, of the worker that has least).
     """
 
     def __init__(self, client: Any, own: bool) -> None:
         self.client, self._own = client, own
         self.address = str(getattr(client.scheduler, "address", client.scheduler) if client.scheduler else "?")
         self.threads: int = 0
-        self.memory: list[int] = []
+        self.workers = self.memory = 0
 
     def check(self, store: Store | None = None) -> None:
         """Refuse a crew that cannot do the work: none, of another version, or one that does not see the store."""
@@ -73,7 +74,9 @@ class Crew:
                     f"the worker {address} does not see the folder {store and store.folder}; give store=, a folder "
                     "that all workers and this process share."
                 )
-        self.threads, self.memory = sum(workers.values()), [int(answer["memory"]) for answer in answers.values()]
+        self.threads = sum(workers.values())
+        self.memory = min(int(answer["memory"]) // workers[address] for address, answer in answers.items())
+        self.workers = len(answers)
 
     def run(
         self,
@@ -132,15 +135,15 @@ class Crew:
             ) from None
         except (CommClosedError, FutureCancelledError, Cancelled, TimeoutError, ConnectionError) as error:
             raise self._lost(error) from None
-        except RuntimeError as error:
+        except Exception as error:
             if type(error).__module__.split(".")[0] != "distributed":
                 raise
             raise self._lost(error) from None  # the client was closed, as it could not connect again
 
     def _lost(self, error: BaseException) -> ClusterError:
         return ClusterError(
-            f"the scheduler at {self.address} was lost ({type(error).__name__}). With store=, a folder of your own, the "
-            "same call goes on from the last whole version."
+            f"the scheduler at {self.address} was lost ({type(error).__name__}). With store=, a folder of your own, "
+            "the same call goes on from the last whole version."
         )
 
 

@@ -16,12 +16,13 @@ from ..backends.protocol import Array, Backend, Comparison, Distances, Floats, I
 from ..backends.select import backend
 from ..model import Chain, Distributions
 from ..transport import Sinkhorn, Transport
+from .costs import Whole, fitting
 from .crew import Crew, crew_of
 from .distances import ClusterDistances
 from .store import Store
 from .sweeper import ClusterSweeper
 from .tasks import forget
-from .tiles import Grid, block_of, cut, groups_of_rows, shift
+from .tiles import Grid, block_of, groups_of_rows, shift
 from .versions import Version
 
 _TILES_PER_THREAD = 1  # few large ones: each reads the distances of all its successors
@@ -49,7 +50,7 @@ class ClusterBackend:
         self._next = 0
 
     def describe(self) -> str:
-        return f"{self.crew.threads} threads of {len(self.crew.memory)} workers at {self.crew.address}"
+        return f"{self.crew.threads} threads of {self.crew.workers} workers at {self.crew.address}"
 
     def zeros(self, shape: tuple[int, int]) -> ClusterDistances:
         return ClusterDistances(self, shape)
@@ -72,7 +73,8 @@ class ClusterBackend:
                 "Sinkhorn transport between rows that reach most states is done by matrix products, which need whole "
                 "rows: it is not for a cluster."
             )
-        grid = cut(comparison, _TILES_PER_THREAD * max(self.crew.threads, 1))
+        whole = Whole(comparison, transport, self.dtype.name, remember)
+        grid = fitting(whole, _TILES_PER_THREAD * max(self.crew.threads, 1), self.crew.memory)
         what = {**self._asked, "model": _digest(comparison)}
         self.grid, self.state = self.store.begin(what, grid)
         if self.state is None:

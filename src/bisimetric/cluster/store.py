@@ -58,14 +58,15 @@ class Store:
         return self.folder / "blocks" / f"{side}-{number}.npy"
 
     def write(self, path: Path, arrays: Iterable[Array]) -> int:
-        """Write arrays one after the other; returns how many bytes."""
+        """Write arrays one after the other; returns how many bytes they have."""
         path.parent.mkdir(parents=True, exist_ok=True)
         part = path.with_name(f".{path.name}.{os.getpid()}-{uuid.uuid4().hex}")
         try:
             with open(part, "wb") as stream:
+                size = 0
                 for array in arrays:
                     npy.write_array(stream, array, allow_pickle=False)
-                size = stream.tell()
+                    size += array.nbytes
             os.replace(part, path)
         except OSError as error:
             with suppress(OSError):

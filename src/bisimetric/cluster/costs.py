@@ -1,0 +1,271 @@
+"""What a metric costs on a cluster, before anything is started: bytes are counted, seconds calibrated on this machine.
+
+A sweep of tile (I, J) reads d[successors of I, successors of J] and its own distances, and writes these anew; a full
+sweep also writes what solvers remember. A worker reads what it remembers only where it has not made it itself. So bytes
+follow from the model and the grid alone. Core-seconds are those of the pairs, at the speed at which this machine sweeps
+a sample of them, and those of moving bytes, at the speed at which it reads and writes files that it has just written.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from ..backends.protocol import Array, Comparison, Floats, Ints
+from ..backends.select import host, tile_sweeper
+from ..transport import Transport
+from .errors import ClusterError
+from .store import Store
+from .tiles import Block, Frame, Grid, block_of, cut, groups_of_rows, local_comparison
+
+_BASE = 256 << 20  # bytes of a worker before it has any tile: the interpreter, libraries, kernels
+_SAMPLE = 1000  # states whose pairs are timed
+_PAIRS = 60_000  # of them
+_MOVED = 32 << 20  # bytes that are read and written to see how fast that is
+_VALUES = 30  # steps of the value iteration that distances of the sample are taken from
+
+
+class Whole(NamedTuple):
+    """A metric as a whole: F, its transport, the precision, and whether pairs are remembered."""
+
+    comparison: Comparison
+    transport: Transport
+    dtype: str
+    remember: bool
+
+    @property
+    def frame(self) -> Frame:
+        """What all tiles share."""
+        c = self.comparison
+        return Frame(c.combine, c.c_R, c.c_T, c.largest, c.shape[1], c.square)
+
+
+class TileCosts(NamedTuple):
+    """Bytes of one tile: read and written in a sweep, written more in a full one, and held by its worker."""
+
+    read: int
+    written: int
+    remembered: int
+    held: int
+
+
+def costs_of_tiles(whole: Whole, grid: Grid) -> list[TileCosts]:
+    """Of all tiles of a grid. Cost: O(entries of the rows) for a block of columns."""
+    return [_costs(whole, grid, tile, *blocks) for tile, *blocks in _blocks(whole, grid)]
+
+
+def _blocks(whole: Whole, grid: Grid) -> list[tuple[tuple[int, int], Block, Block]]:
+    groups = groups_of_rows(whole.comparison)
+
+    def block(side: str, cuts: tuple[int, ...], k: int) -> Block:
+        return block_of(whole.comparison, groups, side, cuts[k], cuts[k + 1])
+
+    side = "R" if grid.square else "C"
+    return [(tile, block("R", grid.rows, tile[0]), block(side, grid.columns, tile[1])) for tile in grid.tiles]
+
+
+def _costs(whole: Whole, grid: Grid, tile: tuple[int, int], left: Block, right: Block) -> TileCosts:
+    size = np.dtype(whole.dtype).itemsize
+    comparison, needed = local_comparison(whole.frame, left, right, diagonal=grid.square and tile[0] == tile[1])
+    ground, own = len(needed.rows) * len(needed.columns) * size, comparison.shape[0] * comparison.shape[1] * size
+    kept = host().bytes_to_remember(comparison.rows, comparison.groups, whole.transport) if whole.remember else 0
+    choices = 0 if comparison.plain else comparison.shape[0] * comparison.shape[1] * 4
+    rows = sum(array.nbytes for array in (*left, *right))
+    return TileCosts(ground + own, own, kept, whole.transport.squares * ground + 2 * own + kept + choices + rows)
+
+
+def fitting(whole: Whole, count: int, memory: int) -> Grid:
+    """So many tiles, or more where a thread has less memory than such a tile needs; refused where none fits."""
+    best = None
+    while True:
+        grid = cut(whole.comparison, count)
+        held = _BASE + max(tile.held for tile in costs_of_tiles(whole, grid))
+        if held <= memory:
+            return grid
+        if best is not None and held >= best[0] and len(grid.tiles) == best[1]:
+            raise ClusterError(
+                f"the model is too large for the workers: the least tile needs {1e-9 * held:.3g} GB, and a thread has "
+                f"{1e-9 * memory:.3g} GB. Give workers more memory or fewer threads, or use float32."
+            )
+        best, count = (held, len(grid.tiles)), 2 * count
+
+
+@dataclass(frozen=True)
+class ClusterPlan:
+    """What a metric costs on a cluster.
+
+    Attributes:
+        threads: that work. tiles: pieces of the distances, each a task of every sweep.
+        model_bytes: of the model's rows, written once and read once by each worker that works on them.
+        read_bytes, written_bytes: in each sweep. remembered_bytes: written in a full sweep beside these.
+        held_bytes: by a worker for one tile, at most, beside the 256 MiB that it needs for itself.
+        share: of all distances, that a tile reads in the mean: near 1 is a broadcast, near 1/tiles an exchange among
+            neighbours.
+        seconds: of a core for the pairs of the first full sweep, of later ones, and of a sweep with kept plans.
+        seconds_a_byte: of a core, to read or write.
+    """
+
+    threads: int
+    tiles: int
+    model_bytes: int
+    read_bytes: int
+    written_bytes: int
+    remembered_bytes: int
+    held_bytes: int
+    share: float
+    seconds: tuple[float, float, float]
+    seconds_a_byte: float
+
+    @property
+    def core_seconds(self) -> tuple[float, float, float]:
+        """Of the first full sweep, a later one, and one with kept plans, with all that is moved."""
+        moved = self.seconds_a_byte * (self.read_bytes + self.written_bytes)
+        more = self.seconds_a_byte * self.remembered_bytes
+        first, later, kept = self.seconds
+        return first + moved + more, later + moved + more, kept + moved
+
+
+def plan_of(whole: Whole, threads: int, memory: int) -> ClusterPlan:
+    """The costs for so many threads, with so much memory for each."""
+    grid = fitting(whole, threads, memory)
+    tiles = costs_of_tiles(whole, grid)
+    size = np.dtype(whole.dtype).itemsize * whole.comparison.shape[0] * whole.comparison.shape[1]
+    rows = whole.comparison.rows
+    return ClusterPlan(
+        threads,
+        len(tiles),
+        rows.indptr.nbytes + rows.indices.nbytes + rows.probs.nbytes + whole.comparison.rewards.nbytes,
+        sum(tile.read for tile in tiles),
+        sum(tile.written for tile in tiles),
+        sum(tile.remembered for tile in tiles),
+        max(tile.held for tile in tiles),
+        float(np.mean([(tile.read - tile.written) / size for tile in tiles])),
+        _Sample(whole).seconds,
+        seconds_a_byte(),
+    )
+
+
+def seconds_a_byte() -> float:
+    """How long a core takes to write a byte to a file of this machine, or to read it back, in the mean."""
+    store, array = Store.temporary(), np.ones(_MOVED, np.uint8)
+    try:
+        path, began = Path(store.folder) / "moved.npy", time.thread_time()
+        store.write(path, [array])
+        store.read(path)
+        return (time.thread_time() - began) / (2 * _MOVED)
+    finally:
+        store.remove()
+
+
+class _Sample:
+    """Sweeps of some random states with some others, on distances as far apart as their values."""
+
+    def __init__(self, whole: Whole, seed: int = 0) -> None:
+        self._whole, self._rng = whole, np.random.default_rng(seed)
+        c = whole.comparison
+        across = min(c.shape[1], _SAMPLE)
+        down = min(c.shape[0], max(_PAIRS // max(across, 1), 1))
+        groups = groups_of_rows(c)
+        left = self._states(groups, "R", c.shape[0], down)
+        right = self._states(groups, "R" if c.square else "C", c.shape[1], across)
+        frame = whole.frame._replace(columns=c.shape[1], square=True)  # both sides need the distances of some alone
+        comparison, needed = local_comparison(frame, left, right, diagonal=False)
+        self._pairs_of_rows = sum(
+            int(np.searchsorted(g, comparison.rows.split)) * int(len(g) - np.searchsorted(g, comparison.rows.split))
+            for g in comparison.groups
+        )
+        self._sweeper = tile_sweeper(whole.dtype, comparison, whole.transport, whole.remember)
+        V, W = self._values
+        self._ground = np.zeros((len(needed.rows) + 1, len(needed.columns) + 1), whole.dtype)
+        self._ground[:-1, :-1] = np.abs(V[needed.rows][:, None] - W[needed.columns][None, :])
+        self._ground[-1, -1] = max(float(self._ground.max()), 1e-3)
+
+    def _states(self, groups: Ints, side: str, n: int, count: int) -> Block:
+        """A block of random states."""
+        c = self._whole.comparison
+        whole = block_of(c, groups, side, 0, n)
+        if count == n:
+            return whole
+        states = np.sort(self._rng.choice(n, count, replace=False))
+        counts = np.diff(whole.pointers)[states]
+        pointers = np.concatenate([[0], np.cumsum(counts)])
+        rows = np.repeat(whole.pointers[states] - pointers[:-1], counts) + np.arange(pointers[-1])
+        sizes = np.diff(whole.indptr)[rows]
+        indptr = np.concatenate([[0], np.cumsum(sizes)])
+        entries = np.repeat(whole.indptr[rows] - indptr[:-1], sizes) + np.arange(indptr[-1])
+        return Block(
+            indptr,
+            whole.indices[entries],
+            whole.probs[entries],
+            whole.rewards[rows],
+            whole.group[rows],
+            pointers,
+            whole.apart[states],
+        )
+
+    @cached_property
+    def _values(self) -> tuple[Floats, Floats]:
+        """Values of the states of both sides, if all choices are equally likely; after some steps."""
+        c = self._whole.comparison
+        rows, split = c.rows, c.rows.split or len(c.rows)
+        left = _value_steps(c, np.arange(split), c.row_pointers)
+        if c.square:
+            return left, left
+        pointers = c.column_pointers
+        return left, _value_steps(c, np.arange(split, len(rows)), pointers - pointers[0])
+
+    @cached_property
+    def seconds(self) -> tuple[float, float, float]:
+        """Seconds of a core for all pairs: a cold sweep, one after it, one with kept plans."""
+        c = self._whole.comparison
+        kinds = ("full", "full", "frozen" if self._whole.remember and self._sweeper.solver.keeps_plans else "rough")
+        self._sweeper.keep_choices()
+        self._timed("full", self._ground)  # compiled, before anything is timed
+        self._sweeper.solver.recall(self._cold())
+        found, moved = [], self._ground
+        for kind in kinds:
+            if kind == "frozen" and not self._sweeper.comparison.plain:
+                self._timed("kept", moved)
+            if kind != "full":
+                self._timed(kind, moved)
+            found.append(self._timed(kind, moved))
+            moved = np.asarray(moved * 1.02, moved.dtype)
+        scale = _pairs(c) / max(self._pairs_of_rows, 1)
+        return found[0] * scale, found[1] * scale, found[2] * scale
+
+    def _cold(self) -> dict[str, Array]:
+        c = self._sweeper.comparison
+        return tile_sweeper(self._whole.dtype, c, self._whole.transport, self._whole.remember).solver.remembered()
+
+    def _timed(self, kind: str, ground: Array) -> float:
+        began = time.thread_time()
+        self._sweeper.apply(kind, ground, np.inf)  # type: ignore[arg-type]
+        return time.thread_time() - began
+
+
+def _value_steps(c: Comparison, rows: Ints, pointers: Ints) -> Floats:
+    """Value iteration on some of the rows, whose successors are the states that `pointers` are of."""
+    from scipy.sparse import csr_array
+
+    first, last = int(c.rows.indptr[rows[0]]), int(c.rows.indptr[rows[-1] + 1])
+    indptr = c.rows.indptr[rows[0] : rows[-1] + 2] - first
+    n = len(pointers) - 1
+    P = csr_array((c.rows.probs[first:last], c.rows.indices[first:last], indptr), shape=(len(rows), n))
+    rewards, counts = c.rewards[rows[0] : rows[-1] + 1], np.diff(pointers)
+    V: Floats = np.zeros(n)
+    for _ in range(_VALUES):
+        V = np.add.reduceat(rewards + c.c_T * (P @ V), pointers[:-1]) / counts
+    return V
+
+
+def _pairs(c: Comparison) -> float:
+    """Pairs of rows that are compared."""
+    if c.square:
+        return sum(len(group) * (len(group) + 1) / 2.0 for group in c.groups)
+    split = c.rows.split
+    return float(sum(np.searchsorted(g, split) * (len(g) - np.searchsorted(g, split)) for g in c.groups))
