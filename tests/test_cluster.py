@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 
 import clusters
@@ -11,10 +12,11 @@ import pytest
 from transports import EVERY_TRANSPORT, name
 
 import bisimetric as bm
+from bisimetric.cli import run
 from bisimetric.metric import acceleration
 
 pytest.importorskip("distributed")
-from bisimetric.cluster import ClusterError, crew, engine, store
+from bisimetric.cluster import ClusterError, crew, engine, store, sweeper
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 MATCHES = (None, "labels", "hausdorff")
@@ -260,3 +262,73 @@ def test_workers_of_another_version_are_refused(client):
             bm.compare(model, small, cluster=client)
     finally:
         client.run(become, bm.__version__)
+
+
+@pytest.mark.parametrize("match", MATCHES)
+def test_the_bytes_of_a_sweep_are_those_planned(inside, monkeypatch, match):
+    model, small = two_models(match)
+    plan = bm.cluster_plan(model, small, match=match, workers=3)
+    monkeypatch.setattr(engine, "_TILES_PER_THREAD", 3)
+    seen = []
+    stage = sweeper.ClusterSweeper._stage
+    monkeypatch.setattr(
+        sweeper.ClusterSweeper,
+        "_stage",
+        lambda self, kind, *rest: seen.append((kind, stage(self, kind, *rest))) or seen[-1][1],
+    )
+    bm.compare(model, small, match=match, tol=1e-6, lump=False, cluster=inside)
+    full = [reports for kind, reports in seen if kind == "full"]
+    frozen = [reports for kind, reports in seen if kind in ("frozen", "rough")]
+    assert plan.tiles == 3 == len(full[0])
+    assert sum(report.read for report in full[-1]) == plan.read_bytes
+    assert sum(report.written for report in full[-1]) == plan.written_bytes + plan.remembered_bytes
+    assert sum(report.written for report in frozen[-1]) == plan.written_bytes
+    assert all(part > 0.0 for part in plan.core_seconds)
+
+
+def test_the_bytes_of_all_pairs_are_nearly_those_planned(inside, monkeypatch):
+    model = clusters.chain(120, 4)
+    plan = bm.cluster_plan(model, workers=3)
+    monkeypatch.setattr(engine, "_TILES_PER_THREAD", 3)
+    reports = []
+    stage = sweeper.ClusterSweeper._stage
+    monkeypatch.setattr(
+        sweeper.ClusterSweeper, "_stage", lambda self, *rest: reports.append(stage(self, *rest)) or reports[-1]
+    )
+    bm.solve_metric(model, tol=1e-2, lump=False, cluster=inside)
+    assert sum(report.read for report in reports[-1]) == plan.read_bytes
+    written = sum(report.written for report in reports[-1])
+    assert written == pytest.approx(plan.written_bytes + plan.remembered_bytes, rel=0.02)
+
+
+def test_a_walk_exchanges_and_a_random_chain_broadcasts():
+    P = np.eye(400, k=1) + np.eye(400, k=-1)
+    P[0, 1] = P[-1, -2] = 2.0
+    walk = bm.Chain.from_arrays(P / 2.0, np.linspace(0.0, 1.0, 400), 0.9)
+    small = clusters.chain(5, 1)
+    assert bm.cluster_plan(walk, small, workers=8).share < 0.14
+    assert bm.cluster_plan(clusters.chain(400, 2), small, workers=2).share > 0.6
+
+
+def test_what_no_worker_can_hold_is_refused_and_what_some_can_is_cut(inside):
+    model, small = clusters.chain(2000, 1), clusters.chain(8, 2)
+    least = bm.cluster_plan(model, small, workers=1).held_bytes
+    cut = bm.cluster_plan(model, small, workers=1, memory=(256 << 20) + least // 3)
+    assert cut.tiles >= 3
+    assert cut.held_bytes <= least // 3
+    with pytest.raises(ClusterError, match=r"too large for the workers: the least tile needs .* GB"):
+        bm.cluster_plan(model, small, workers=1, memory=256 << 20)
+    with pytest.raises(ValueError, match="workers must be at least 1"):
+        bm.cluster_plan(model, small, workers=0)
+
+
+def test_the_plan_on_the_command_line(capsys):
+    command = ["cluster-plan", "problem:gridworld", "--workers", "4", "--match", "labels"]
+    assert run([*command, "--size", "5", "--json"]) == 0
+    plan = json.loads(capsys.readouterr().out)
+    assert plan["tiles"] == 4
+    assert plan["read_bytes"] > 0
+    assert run(command) == 0
+    assert "a sweep" in capsys.readouterr().out
+    assert run([*command, "--memory", "0.001"]) == 2
+    assert "too large for the workers" in capsys.readouterr().err

@@ -47,6 +47,7 @@ EVERYTHING_BELOW = CORE | {
     "abstraction",
     "policy",
     "schedules",
+    "cluster",
     "formats",
     "problems",
     "pictures",

@@ -7,6 +7,7 @@ written whole before the next begins. `tasks`: what a worker does with a tile, a
 what a sweep will cost, before anything is started. `pieces`: independent pieces of work.
 """
 
+from .costs import ClusterPlan
 from .errors import ClusterError
 
-__all__ = ["ClusterError"]
+__all__ = ["ClusterError", "ClusterPlan"]

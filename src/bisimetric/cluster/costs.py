@@ -11,7 +11,6 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -24,10 +23,10 @@ from .store import Store
 from .tiles import Block, Frame, Grid, block_of, cut, groups_of_rows, local_comparison
 
 _BASE = 256 << 20  # bytes of a worker before it has any tile: the interpreter, libraries, kernels
-_SAMPLE = 1000  # states whose pairs are timed
-_PAIRS = 60_000  # of them
+_SAMPLE = 2000  # states whose pairs are timed
+_PAIRS = 250_000  # of them
 _MOVED = 32 << 20  # bytes that are read and written to see how fast that is
-_VALUES = 30  # steps of the value iteration that distances of the sample are taken from
+_VALUES = (8, 10, 12)  # steps of the value iterations that distances in the sweeps of the sample are taken from
 
 
 class Whole(NamedTuple):
@@ -74,9 +73,21 @@ def _costs(whole: Whole, grid: Grid, tile: tuple[int, int], left: Block, right: 
     comparison, needed = local_comparison(whole.frame, left, right, diagonal=grid.square and tile[0] == tile[1])
     ground, own = len(needed.rows) * len(needed.columns) * size, comparison.shape[0] * comparison.shape[1] * size
     kept = host().bytes_to_remember(comparison.rows, comparison.groups, whole.transport) if whole.remember else 0
+    partners = _bytes_of_partners(comparison) if kept and comparison.combine == "hausdorff" else 0
     choices = 0 if comparison.plain else comparison.shape[0] * comparison.shape[1] * 4
     rows = sum(array.nbytes for array in (*left, *right))
-    return TileCosts(ground + own, own, kept, whole.transport.squares * ground + 2 * own + kept + choices + rows)
+    held = whole.transport.squares * ground + 2 * own + kept + choices + 2 * partners + rows
+    return TileCosts(ground + own, own, kept + partners, held)
+
+
+def _bytes_of_partners(comparison: Comparison) -> int:
+    """The nearest choice of each state to each row, in the numbers that hold it."""
+    widest = max(int(np.diff(pointers).max()) for pointers in (comparison.row_pointers, comparison.column_pointers))
+    size = 2 if widest < 1 << 15 else 4
+    if comparison.square:
+        return len(comparison.rows) * max(comparison.shape) * size
+    split = comparison.rows.split
+    return (split * comparison.shape[1] + (len(comparison.rows) - split) * comparison.shape[0]) * size
 
 
 def fitting(whole: Whole, count: int, memory: int) -> Grid:
@@ -152,12 +163,16 @@ def plan_of(whole: Whole, threads: int, memory: int) -> ClusterPlan:
 
 def seconds_a_byte() -> float:
     """How long a core takes to write a byte to a file of this machine, or to read it back, in the mean."""
-    store, array = Store.temporary(), np.ones(_MOVED, np.uint8)
+    store, array = Store.temporary(), np.ones((_MOVED >> 9, 64))
+    rows, out = np.random.default_rng(0).permutation(len(array)), np.empty_like(array)
     try:
-        path, began = Path(store.folder) / "moved.npy", time.thread_time()
-        store.write(path, [array])
-        store.read(path)
-        return (time.thread_time() - began) / (2 * _MOVED)
+        found = []
+        for k in range(5):
+            began = time.thread_time()
+            store.write(store.place("d", k, (0, 0)), [array])
+            np.take(np.asarray(store.tile(k, (0, 0))), rows, axis=0, out=out, mode="clip")
+            found.append((time.thread_time() - began) / (2 * array.nbytes))
+        return float(np.median(found))
     finally:
         store.remove()
 
@@ -180,10 +195,7 @@ class _Sample:
             for g in comparison.groups
         )
         self._sweeper = tile_sweeper(whole.dtype, comparison, whole.transport, whole.remember)
-        V, W = self._values
-        self._ground = np.zeros((len(needed.rows) + 1, len(needed.columns) + 1), whole.dtype)
-        self._ground[:-1, :-1] = np.abs(V[needed.rows][:, None] - W[needed.columns][None, :])
-        self._ground[-1, -1] = max(float(self._ground.max()), 1e-3)
+        self._needed = needed
 
     def _states(self, groups: Ints, side: str, n: int, count: int) -> Block:
         """A block of random states."""
@@ -208,16 +220,21 @@ class _Sample:
             whole.apart[states],
         )
 
-    @cached_property
-    def _values(self) -> tuple[Floats, Floats]:
-        """Values of the states of both sides, if all choices are equally likely; after some steps."""
+    def _ground(self, steps: int) -> Array:
+        """How far values of both sides are apart after some steps, if all choices are equally likely."""
         c = self._whole.comparison
         rows, split = c.rows, c.rows.split or len(c.rows)
-        left = _value_steps(c, np.arange(split), c.row_pointers)
-        if c.square:
-            return left, left
-        pointers = c.column_pointers
-        return left, _value_steps(c, np.arange(split, len(rows)), pointers - pointers[0])
+        left = _value_steps(c, np.arange(split), c.row_pointers, steps)
+        if not c.square:
+            pointers = c.column_pointers
+            right = _value_steps(c, np.arange(split, len(rows)), pointers - pointers[0], steps)
+        else:
+            right = left
+        rows_needed, columns_needed = self._needed
+        ground = np.zeros((len(rows_needed) + 1, len(columns_needed) + 1), self._whole.dtype)
+        ground[:-1, :-1] = np.abs(left[rows_needed][:, None] - right[columns_needed][None, :])
+        ground[-1, -1] = max(float(ground.max()), 1e-3)
+        return ground
 
     @cached_property
     def seconds(self) -> tuple[float, float, float]:
@@ -225,16 +242,16 @@ class _Sample:
         c = self._whole.comparison
         kinds = ("full", "full", "frozen" if self._whole.remember and self._sweeper.solver.keeps_plans else "rough")
         self._sweeper.keep_choices()
-        self._timed("full", self._ground)  # compiled, before anything is timed
+        self._timed("full", self._ground(_VALUES[0]))  # compiled, before anything is timed
         self._sweeper.solver.recall(self._cold())
-        found, moved = [], self._ground
-        for kind in kinds:
+        found = []
+        for kind, steps in zip(kinds, _VALUES, strict=True):
+            ground = self._ground(steps)
             if kind == "frozen" and not self._sweeper.comparison.plain:
-                self._timed("kept", moved)
+                self._timed("kept", ground)
             if kind != "full":
-                self._timed(kind, moved)
-            found.append(self._timed(kind, moved))
-            moved = np.asarray(moved * 1.02, moved.dtype)
+                self._timed(kind, ground)
+            found.append(self._timed(kind, ground))
         scale = _pairs(c) / max(self._pairs_of_rows, 1)
         return found[0] * scale, found[1] * scale, found[2] * scale
 
@@ -248,7 +265,7 @@ class _Sample:
         return time.thread_time() - began
 
 
-def _value_steps(c: Comparison, rows: Ints, pointers: Ints) -> Floats:
+def _value_steps(c: Comparison, rows: Ints, pointers: Ints, steps: int) -> Floats:
     """Value iteration on some of the rows, whose successors are the states that `pointers` are of."""
     from scipy.sparse import csr_array
 
@@ -258,7 +275,7 @@ def _value_steps(c: Comparison, rows: Ints, pointers: Ints) -> Floats:
     P = csr_array((c.rows.probs[first:last], c.rows.indices[first:last], indptr), shape=(len(rows), n))
     rewards, counts = c.rewards[rows[0] : rows[-1] + 1], np.diff(pointers)
     V: Floats = np.zeros(n)
-    for _ in range(_VALUES):
+    for _ in range(steps):
         V = np.add.reduceat(rewards + c.c_T * (P @ V), pointers[:-1]) / counts
     return V
 

@@ -238,7 +238,7 @@ def _take(tile: Array, rows: Ints, columns: Ints, out: Array) -> None:
     """out = tile[rows][:, columns]."""
     tile = np.asarray(tile)
     if len(columns) < tile.shape[1]:
-        out[:] = tile[rows[:, None], columns]
+        out[:] = np.take(tile[rows], columns, axis=1)
     elif len(rows) < tile.shape[0] and out.flags.c_contiguous:
         np.take(tile, rows, axis=0, out=out, mode="clip")
     else:

@@ -56,12 +56,21 @@ class TileSweeper(CpuSweeper):
 
     def memory(self) -> dict[str, Array]:
         """What a full sweep leaves behind for those to come: what the solver remembers, and partners of choices."""
-        return {**self.solver.remembered(), "partners": self._partners}
+        return {**self.solver.remembered(), **{name: part.copy() for name, part in self._partners_by_side().items()}}
 
     def recall(self, arrays: Mapping[str, Array]) -> None:
         """Take back what `memory` gave."""
         self.solver.recall(arrays)
-        self._partners = np.array(arrays["partners"])
+        for name, part in self._partners_by_side().items():
+            part[:] = arrays[name]
+
+    def _partners_by_side(self) -> dict[str, Array]:
+        """The nearest choices of each side's states to the other side's rows: what is used of the room for them."""
+        c = self.comparison
+        if not self._partners.size or c.square:
+            return {"partners": self._partners}
+        left, right = self._partners[: c.rows.split], self._partners[c.rows.split :]
+        return {"partners": left[:, : c.shape[1]], "partners_of_columns": right[:, : c.shape[0]]}
 
     @property
     def noted(self) -> Array:
