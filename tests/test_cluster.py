@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import json
 import os
@@ -14,6 +15,9 @@ from transports import EVERY_TRANSPORT, name
 import bisimetric as bm
 from bisimetric.cli import run
 from bisimetric.metric import acceleration
+from bisimetric.paper import experiments, on_cluster
+from bisimetric.paper import store as paper_store
+from bisimetric.paper.settings import PROFILES, TEXT, Profile
 
 pytest.importorskip("distributed")
 from bisimetric.cluster import ClusterError, crew, engine, store, sweeper
@@ -332,3 +336,49 @@ def test_the_plan_on_the_command_line(capsys):
     assert "a sweep" in capsys.readouterr().out
     assert run([*command, "--memory", "0.001"]) == 2
     assert "too large for the workers" in capsys.readouterr().err
+
+
+def test_policy_runs_on_a_cluster_are_those_of_one_process(client):
+    mdp = bm.problems.garnet(n_states=15, n_actions=2, branching=3, seed=1)
+    variants = [{"seed": seed} for seed in range(3)]
+    here = bm.solve_policies(mdp, variants, steps=4)
+    there = bm.solve_policies(mdp, variants, steps=4, cluster=client)
+    for one, other in zip(here, there, strict=True):
+        assert one.policy.tobytes() == other.policy.tobytes()
+        assert one.value.tobytes() == other.value.tobytes()
+        assert one.certificate == other.certificate
+    with pytest.raises(ValueError, match="on_progress is not for a cluster"):
+        bm.solve_policies(mdp, [{"on_progress": print}], cluster=client)
+    with pytest.raises(ValueError, match='device must be "cpu"'):
+        bm.solve_policies(mdp, variants, device="cuda", cluster=client)
+
+
+def test_the_papers_runs_on_a_cluster(client, tmp_path, capsys, monkeypatch):
+    tiny = Profile("quick", 12, 4, 2, 12, 12, 6, 6, 8, 6, 2, (2, 3), perturbed_exact=True)
+    monkeypatch.setitem(PROFILES, "quick", tiny)
+    address, folder = client.scheduler.address, tmp_path / "there"
+    command = ["paper", "run", "p-ablation", "--no-report", "--out"]
+    assert run([*command, str(folder), "--cluster", address]) == 0
+    jobs = experiments.jobs_of(["p-ablation"], tiny, TEXT)
+    assert len(jobs) == 6
+    for job in jobs:
+        here, there = job.run("cpu"), paper_store.load(folder, job)
+        assert set(here) == set(there)
+        for entry in here:
+            assert "second" in entry or np.array_equal(here[entry], there[entry], equal_nan=True), entry
+    capsys.readouterr()
+    assert run([*command, str(tmp_path / "x"), "--cluster", address, "--workers", "2"]) == 2
+    assert "--cluster has its own workers" in capsys.readouterr().err
+    monkeypatch.setattr(crew, "_CONNECT", 0.3)
+    assert run([*command, str(tmp_path / "x"), "--cluster", "tcp://127.0.0.1:9"]) == 2
+    assert "there is no cluster at tcp://127.0.0.1:9" in capsys.readouterr().err
+
+
+def test_a_run_that_fails_on_a_cluster_is_reported(inside, tmp_path):
+    paper_store.begin(tmp_path / "runs", PROFILES["quick"], TEXT, bm.__version__)
+    job = experiments.jobs_of(["p-ablation"], PROFILES["quick"], TEXT)[0]
+    broken = dataclasses.replace(job, sweeps=-1)
+    (failure,) = on_cluster.run_jobs(
+        [broken], tmp_path / "runs", cluster=inside, version=bm.__version__, done=lambda _: None
+    )
+    assert "sweeps" in failure.reason

@@ -79,7 +79,7 @@ ALLOWED: dict[str, set[str]] = {
     "cluster": GROUND | ENGINES | {"model", "transport", "__init__"},  # an engine whose units are done elsewhere
     "metric": CORE | {"cluster", "__init__"},
     "estimate": CORE | {"metric"},
-    "policy": CORE | {"metric", "schedules", "estimate"},
+    "policy": CORE | {"metric", "schedules", "estimate", "cluster"},
     "queries": CORE | {"metric"},
     "abstraction": CORE | {"metric", "queries"},
     "formats": GROUND | {"model"},

@@ -7,6 +7,7 @@ with it is given up with an error that says so. Nothing here schedules anything.
 from __future__ import annotations
 
 import logging
+import math
 import queue
 import time
 import uuid
@@ -85,6 +86,7 @@ class Crew:
         given: Sequence[Given],
         names: Sequence[str],
         prefer: Sequence[str] | None = None,
+        end: float = math.inf,
     ) -> Iterator[tuple[int, T]]:
         """Do work on all that is given; yields (number, result) as they come.
 
@@ -92,6 +94,7 @@ class Crew:
             words: what it is, for Dask's dashboard. names: of each piece.
             work: a pure function: it may be called more than once for a piece.
             prefer: the worker for each piece, if it is there and free; "" for any.
+            end: time of the monotonic clock at which TimeoutError is raised.
         """
         flight = _Flight(self.client, words, work, given, names)
         try:
@@ -99,6 +102,8 @@ class Crew:
                 for number in range(len(given)):
                     flight.submit(number, prefer[number] if prefer else "")
             while flight.under_way:
+                if time.monotonic() > end:
+                    raise TimeoutError
                 with self._watched():
                     landed = flight.next()
                 if landed is not None:

@@ -17,6 +17,7 @@ import numpy as np
 
 from ..backends.protocol import Array
 from ..backends.select import tile_sweeper
+from ..backends.threads import alone
 from ..transport import Transport
 from .store import Store
 from .tiles import Block, Frame, Grid, fill_ground, ground_like, local_comparison, shift
@@ -131,7 +132,7 @@ def sweep_tile(work: Work, task: Task) -> Report:
     """Sweep a tile from one version to the next."""
     began, store = time.thread_time(), Store(work.folder)
     held = _take(work, task, store)
-    with held.lock:
+    with held.lock, alone():
         try:
             report = _swept(work, task, store, held)
         except BaseException:  # whatever it holds now is of no version
