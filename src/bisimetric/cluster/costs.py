@@ -221,7 +221,10 @@ class _Sample:
         )
 
     def _ground(self, steps: int) -> Array:
-        """How far values of both sides are apart after some steps, if all choices are equally likely."""
+        """How far rewards and next values of both sides are apart, if all choices are equally likely.
+
+        As distances are: sums of two differences. Those of one number have more than one optimal plan for each pair.
+        """
         c = self._whole.comparison
         rows, split = c.rows, c.rows.split or len(c.rows)
         left = _value_steps(c, np.arange(split), c.row_pointers, steps)
@@ -232,7 +235,8 @@ class _Sample:
             right = left
         rows_needed, columns_needed = self._needed
         ground = np.zeros((len(rows_needed) + 1, len(columns_needed) + 1), self._whole.dtype)
-        ground[:-1, :-1] = np.abs(left[rows_needed][:, None] - right[columns_needed][None, :])
+        for one, other in zip(left, right, strict=True):
+            ground[:-1, :-1] += np.abs(one[rows_needed][:, None] - other[columns_needed][None, :])
         ground[-1, -1] = max(float(ground.max()), 1e-3)
         return ground
 
@@ -265,8 +269,11 @@ class _Sample:
         return time.thread_time() - began
 
 
-def _value_steps(c: Comparison, rows: Ints, pointers: Ints, steps: int) -> Floats:
-    """Value iteration on some of the rows, whose successors are the states that `pointers` are of."""
+def _value_steps(c: Comparison, rows: Ints, pointers: Ints, steps: int) -> tuple[Floats, Floats]:
+    """(rewards, c_T times the mean value of the next state) of states after some steps of value iteration.
+
+    On some of the rows, whose successors are the states that `pointers` are of.
+    """
     from scipy.sparse import csr_array
 
     first, last = int(c.rows.indptr[rows[0]]), int(c.rows.indptr[rows[-1] + 1])
@@ -274,10 +281,11 @@ def _value_steps(c: Comparison, rows: Ints, pointers: Ints, steps: int) -> Float
     n = len(pointers) - 1
     P = csr_array((c.rows.probs[first:last], c.rows.indices[first:last], indptr), shape=(len(rows), n))
     rewards, counts = c.rewards[rows[0] : rows[-1] + 1], np.diff(pointers)
-    V: Floats = np.zeros(n)
+    own: Floats = np.add.reduceat(rewards, pointers[:-1]) / counts
+    later: Floats = np.zeros(n)
     for _ in range(steps):
-        V = np.add.reduceat(rewards + c.c_T * (P @ V), pointers[:-1]) / counts
-    return V
+        later = c.c_T * np.add.reduceat(np.asarray(P @ (own + later)), pointers[:-1]) / counts
+    return own, later
 
 
 def _pairs(c: Comparison) -> float:
