@@ -10,6 +10,8 @@ import os
 import clusters
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from transports import EVERY_TRANSPORT, name
 
 import bisimetric as bm
@@ -20,7 +22,8 @@ from bisimetric.paper import store as paper_store
 from bisimetric.paper.settings import PROFILES, TEXT, Profile
 
 pytest.importorskip("distributed")
-from bisimetric.cluster import ClusterError, crew, engine, store, sweeper
+from bisimetric.cluster import ClusterError, crew, engine, store, sweeper, tiles
+from bisimetric.cluster.versions import Version
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 MATCHES = (None, "labels", "hausdorff")
@@ -78,9 +81,9 @@ def test_the_number_of_tiles_changes_nothing(client, monkeypatch, tiles):
 @pytest.mark.parametrize("way", EVERY_TRANSPORT, ids=name)
 def test_a_whole_metric_has_the_same_bytes(client, monkeypatch, way):
     monkeypatch.setattr(engine, "_TILES_PER_THREAD", 3)
-    model, settings = clusters.chain(70, 3, 0.5), {"tol": 1e-3, "lump": False}
-    here = bm.solve_metric(model, way, **settings)
-    there = bm.solve_metric(model, way, cluster=client, **settings)
+    model, asked = clusters.chain(70, 3, 0.5), {"tol": 1e-3, "lump": False}
+    here = bm.solve_metric(model, way, **asked)
+    there = bm.solve_metric(model, way, cluster=client, **asked)
     assert clusters.same_bytes(here, there)
     assert all((a <= b).all() for a, b in [there.bracket()])
 
@@ -92,8 +95,8 @@ def test_a_whole_metric_of_an_mdp_has_the_same_bytes(client, monkeypatch, match,
         in_place(monkeypatch)
     monkeypatch.setattr(engine, "_TILES_PER_THREAD", 3)
     model = clusters.mdp(40, 5)
-    settings = {"match": match, "tol": 1e-4, "lump": False}
-    assert clusters.same_bytes(bm.solve_metric(model, **settings), bm.solve_metric(model, cluster=client, **settings))
+    asked = {"match": match, "tol": 1e-4, "lump": False}
+    assert clusters.same_bytes(bm.solve_metric(model, **asked), bm.solve_metric(model, cluster=client, **asked))
 
 
 @pytest.mark.parametrize("match", MATCHES)
@@ -101,18 +104,16 @@ def test_paths_through_all_tiles(client, monkeypatch, match):
     """Where most rows have one successor, pairs are followed to the ends of their paths."""
     monkeypatch.setattr(acceleration, "_FEW", 0)
     model, small = two_models(match, lonely=0.9)
-    settings = {"match": match, "tol": 1e-6, "lump": False}
+    asked = {"match": match, "tol": 1e-6, "lump": False}
     assert np.mean(model.rows.sizes == 1) > 0.7
-    assert clusters.same_bytes(
-        bm.compare(model, small, **settings), bm.compare(model, small, cluster=client, **settings)
-    )
+    assert clusters.same_bytes(bm.compare(model, small, **asked), bm.compare(model, small, cluster=client, **asked))
 
 
 def test_plain_sweeps_and_sweeps_without_memory(client):
     model, small = two_models(None)
-    for settings in ({"accelerate": False}, {"remember": False}, {"max_sweeps": 2}):
-        here = bm.compare(model, small, tol=0.3, lump=False, **settings)
-        assert clusters.same_bytes(here, bm.compare(model, small, tol=0.3, lump=False, cluster=client, **settings))
+    for change in ({"accelerate": False}, {"remember": False}, {"max_sweeps": 2}):
+        here = bm.compare(model, small, tol=0.3, lump=False, **change)
+        assert clusters.same_bytes(here, bm.compare(model, small, tol=0.3, lump=False, cluster=client, **change))
 
 
 def test_an_abstraction_has_the_same_bytes(client, tmp_path):
@@ -160,7 +161,7 @@ def test_work_is_gone_on_with(client, inside, tmp_path, monkeypatch, large):
     if large:
         in_place(monkeypatch)
     model, small = two_models("hausdorff")
-    settings = {"match": "hausdorff", "tol": 1e-6, "lump": False}
+    asked = {"match": "hausdorff", "tol": 1e-6, "lump": False}
 
     def lose(progress):
         if progress.sweep == 3:
@@ -168,16 +169,16 @@ def test_work_is_gone_on_with(client, inside, tmp_path, monkeypatch, large):
 
     monkeypatch.setattr(engine, "_TILES_PER_THREAD", 5)
     with pytest.raises(_LostError):
-        bm.compare(model, small, cluster=inside, store=tmp_path / "s", on_progress=lose, **settings)
+        bm.compare(model, small, cluster=inside, store=tmp_path / "s", on_progress=lose, **asked)
     monkeypatch.setattr(engine, "_TILES_PER_THREAD", 1)
     seen = []
     there = bm.compare(
-        model, small, cluster=client, store=tmp_path / "s", on_progress=lambda p: seen.append(p.sweep), **settings
+        model, small, cluster=client, store=tmp_path / "s", on_progress=lambda p: seen.append(p.sweep), **asked
     )
     assert seen[0] == 3
-    assert clusters.same_bytes(bm.compare(model, small, **settings), there)
+    assert clusters.same_bytes(bm.compare(model, small, **asked), there)
     with pytest.raises(ClusterError, match="holds work on something else"):
-        bm.compare(model, small, cluster=inside, store=tmp_path / "s", **{**settings, "tol": 1e-3})
+        bm.compare(model, small, cluster=inside, store=tmp_path / "s", **{**asked, "tol": 1e-3})
 
 
 @quiet
@@ -198,11 +199,11 @@ def test_a_full_store_keeps_the_last_version(inside, tmp_path, monkeypatch):
     model, small = two_models(None)
     whole, calls = store.npy.write_array, []
 
-    def full(*arguments, **settings):
+    def full(*arguments, **asked):
         calls.append(0)
         if len(calls) > 40:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        return whole(*arguments, **settings)
+        return whole(*arguments, **asked)
 
     with monkeypatch.context() as patch:
         patch.setattr(store.npy, "write_array", full)
@@ -382,3 +383,49 @@ def test_a_run_that_fails_on_a_cluster_is_reported(inside, tmp_path):
         [broken], tmp_path / "runs", cluster=inside, version=bm.__version__, done=lambda _: None
     )
     assert "sweeps" in failure.reason
+
+
+@settings(max_examples=30)
+@given(seed=st.integers(0, 10**6), square=st.booleans())
+def test_a_tile_reads_the_distances_of_its_successors(seed, square):
+    """Whatever the cuts: entries of the whole matrix, shifted where they are positive, and the largest of all."""
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(1, 12))
+    m = n if square else int(rng.integers(1, 6))
+    d = rng.random((n, m)) * (rng.random((n, m)) < 0.8)
+    if square:
+        d = np.triu(d) + np.triu(d, 1).T
+    inner = np.unique(rng.integers(1, n + 1, 3))
+    rows = (0, *(int(k) for k in inner[inner < n]), n)
+    grid = tiles.Grid(rows, rows if square else (0, m), square)
+    needed = tiles.Ground(
+        np.flatnonzero(rng.random(n) < 0.5), np.flatnonzero(rng.random(m) < 0.5) if square else np.arange(m)
+    )
+    out = tiles.ground_like(grid, needed, "float64")
+    out[:] = np.nan
+
+    def read(tile):
+        i, j = tile
+        assert i <= j or not square
+        return d[grid.rows[i] : grid.rows[i + 1], grid.columns[j] : grid.columns[j + 1]]
+
+    tiles.fill_ground(out, read, grid, needed, Version(3, (0.25, -0.125), 7.0))
+    wanted = d[np.ix_(needed.rows, needed.columns)]
+    wanted = np.where(wanted > 0.0, wanted + 0.25, wanted)
+    wanted = np.where(wanted > 0.0, np.maximum(wanted - 0.125, 0.0), wanted)
+    assert np.array_equal(out[:-1, : wanted.shape[1]], wanted)
+    assert out[-1, -1] == 7.0
+    assert out.max() == 7.0
+
+
+def test_ctrl_c_keeps_what_was_done(inside):
+    model, small = two_models(None)
+
+    def stop(progress):
+        if progress.sweep == 2:
+            raise KeyboardInterrupt
+
+    here = bm.compare(model, small, tol=1e-9, lump=False, on_progress=stop)
+    there = bm.compare(model, small, tol=1e-9, lump=False, on_progress=stop, cluster=inside)
+    assert there.status is bm.Status.INTERRUPTED
+    assert clusters.same_bytes(here, there)

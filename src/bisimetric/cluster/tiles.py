@@ -210,6 +210,7 @@ def fill_ground(
     among those that the tile needs.
     """
     out[-1] = 0.0
+    out[:, len(needed.columns) :] = 0.0
     if source.number < 0:
         out[:] = 0.0
         return
