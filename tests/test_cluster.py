@@ -78,7 +78,15 @@ def test_the_number_of_tiles_changes_nothing(client, monkeypatch, tiles):
     assert clusters.same_bytes(here, there)
 
 
-@pytest.mark.parametrize("way", EVERY_TRANSPORT, ids=name)
+def one_of_each_kind(ways):
+    """All of them; those of a kind that came before are slow."""
+    seen = set()
+    for way in ways:
+        yield pytest.param(way, marks=[pytest.mark.slow] if type(way) in seen else [], id=name(way))
+        seen.add(type(way))
+
+
+@pytest.mark.parametrize("way", list(one_of_each_kind(EVERY_TRANSPORT)))
 def test_a_whole_metric_has_the_same_bytes(client, monkeypatch, way):
     monkeypatch.setattr(engine, "_TILES_PER_THREAD", 3)
     model, asked = clusters.chain(70, 3, 0.5), {"tol": 1e-3, "lump": False}
