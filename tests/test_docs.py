@@ -47,7 +47,7 @@ def test_code_of_pages_runs(page, capsys):
     name = str(page.relative_to(ROOT))
     if name in NOT_RUN:
         pytest.skip(NOT_RUN[name])
-    for needed in ("gymnasium", "pandas", "matplotlib"):
+    for needed in ("gymnasium", "pandas", "matplotlib", "distributed"):
         pytest.importorskip(needed)
     if name in NEEDS_TORCH:
         torch = pytest.importorskip("torch", reason="bisimetric.learn needs PyTorch: pip install torch")

@@ -37,7 +37,7 @@ def test_examples_of_help_run(capsys):
     Path("data.csv").write_text("\n".join(["s,a,r,s_next,done", *lines]) + "\n")
     order = (
         *("solve", "estimate", "metric", "query", "compare", "abstract", "explain", "lump"),
-        *("aggregate", "view", "convert", "info", "bench", "paper"),
+        *("aggregate", "view", "convert", "info", "cluster-plan", "bench", "paper"),
     )
     assert set(EXAMPLES) == set(order)
     for line in (line for command in order for line in EXAMPLES[command]):

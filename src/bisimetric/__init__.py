@@ -10,10 +10,21 @@ from .backends.errors import DeviceError
 from .backends.threads import set_threads
 from .bars import Bar
 from .certificates import Certificate
+from .cluster import ClusterError, ClusterPlan
 from .estimate import Counts, Grid, KMeans
 from .formats import from_gymnasium, from_mdptoolbox, from_quantecon, read, to_mdptoolbox, to_quantecon, write
 from .lumping import Lumping, lump
-from .metric import Carried, CrossMetric, Explanation, MetricSettings, MetricSolution, Progress, compare, solve_metric
+from .metric import (
+    Carried,
+    CrossMetric,
+    Explanation,
+    MetricSettings,
+    MetricSolution,
+    Progress,
+    cluster_plan,
+    compare,
+    solve_metric,
+)
 from .model import MDP, Chain, ModelError
 from .pages import view
 from .policy import PolicyRun, PolicySettings, Step, solve_policies, solve_policy
@@ -37,6 +48,8 @@ __all__ = [
     "Carried",
     "Certificate",
     "Chain",
+    "ClusterError",
+    "ClusterPlan",
     "Constant",
     "Counts",
     "Cross",
@@ -70,6 +83,7 @@ __all__ = [
     "Values",
     "abstract",
     "certificates",
+    "cluster_plan",
     "compare",
     "cross",
     "evaluate",

@@ -18,6 +18,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -89,7 +91,7 @@ class Abstraction:
         )
 
 
-def abstract(
+def abstract(  # noqa: PLR0913 (settings of a solve, by their names)
     model: Chain | MDP,
     *,
     eps: float | None = None,
@@ -99,6 +101,8 @@ def abstract(
     dtype: str = "float64",
     most: int = _MOST,
     on_progress: Callable[[Progress], None] | None = None,
+    cluster: Any = None,
+    store: Path | str | None = None,
 ) -> Abstraction:
     """Propose a small model for a large one, and certify it.
 
@@ -108,11 +112,14 @@ def abstract(
         tol: error of the cross metric; 1e-3 of the largest distance, or a tenth of eps.
         dtype: of its distances. most: largest size that is tried for an eps.
         on_progress: called after each sweep of a cross metric; reads only.
+        cluster, store: workers of Dask that do the sweeps, and a folder that they share; see `compare`.
 
     Raises:
         NoCoverError: where an eps needs more than `most` states.
     """
     check_type("model", model, Chain, MDP, words="a Chain or an MDP")
+    if store is not None and cluster is None:
+        raise ValueError("store is for work on a cluster; give cluster= too.")
     if (eps is None) is (size is None):
         raise ValueError("give eps (the radius) or size (the number of states), one of them.")
     if eps is not None and not 0.0 < check_number("eps", eps) < np.inf:
@@ -124,7 +131,7 @@ def abstract(
     query = Query(model, match=match)
     reduced = query.reduced
     within = tol if tol is not None else min(1e-3 * query.largest, 0.1 * (eps or np.inf))
-    work = _Work(query, reduced, within, dtype, on_progress)
+    work = _Work(query, reduced, within, dtype, on_progress, _Rooms(cluster, store))
     if size is not None:
         best = work.best_of(min(size, reduced.n_states))
     else:
@@ -184,6 +191,19 @@ def states_needed(query: Query, eps: float, seed: int = 0) -> int:
     return int(np.ceil(1.0 / limit))
 
 
+class _Rooms:
+    """Where sweeps are done, and the part of the store that each cross metric has: one after the other."""
+
+    def __init__(self, cluster: Any, store: Path | str | None) -> None:
+        self.cluster, self._store, self._count = cluster, store, 0
+
+    def next(self) -> Path | None:
+        if self._store is None:
+            return None
+        self._count += 1
+        return Path(self._store) / f"proposal-{self._count}"
+
+
 @dataclass(frozen=True)
 class _Work:
     """What all proposals of one call share."""
@@ -193,6 +213,7 @@ class _Work:
     tol: float
     dtype: str
     on_progress: Callable[[Progress], None] | None
+    rooms: _Rooms
 
     def best_of(self, size: int) -> Cross:
         """The proposal of least radius: from landmarks first, then from the distances to the last proposal."""
@@ -208,6 +229,8 @@ class _Work:
                 dtype=self.dtype,
                 lump=False,
                 on_progress=self.on_progress,
+                cluster=self.rooms.cluster,
+                store=self.rooms.next(),
             )
             if best is None or found.radius.max() < best.radius.max():
                 best = found

@@ -16,7 +16,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Unpack
+from pathlib import Path
+from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -42,6 +43,8 @@ def cross(
     small: Chain | MDP,
     *,
     on_progress: Callable[[Progress], None] | None = None,
+    cluster: Any = None,
+    store: Path | str | None = None,
     **changes: Unpack[MetricChanges],
 ) -> Cross:
     """Compute the distances between all states of a large model and those of a small one.
@@ -49,6 +52,7 @@ def cross(
     Args:
         model: the large model. small: the small one, of the same kind and discount.
         on_progress: called after each sweep; reads only.
+        cluster, store: workers of Dask that do the sweeps, and a folder that they share; see `compare`.
         changes: settings by name, as in `MetricSettings`; tol is 1e-3 of the largest distance where it is not given.
 
     Returns:
@@ -59,7 +63,8 @@ def cross(
     if "tol" not in changes:
         c_T = model.gamma if settings.transition_weight is None else settings.transition_weight
         settings = replace(settings, tol=_SHARE * largest_distance(model, settings.reward_weight, c_T) or settings.tol)
-    found = compare(model, small, settings=settings, on_progress=on_progress)
+    where: dict[str, Any] = {"cluster": cluster, "store": store}
+    found = compare(model, small, settings=settings, on_progress=on_progress, **where)
     if not isinstance(found.question.transport, Exact):
         raise ValueError(f"cross needs Exact transport, for its triangle inequality; got {found.question.transport}.")
     _check_range(model, small, found)

@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .protocol import Backend, Distances
+from ..transport import Transport
+from .protocol import Backend, Comparison, Distances
 
 if TYPE_CHECKING:
     from .cpu import CpuBackend
     from .cpu.local_pairs import PairTable
+    from .cpu.tiles import Kind, TileSweeper
 
-__all__ = ["PairTable", "backend", "distances_of", "host"]
+__all__ = ["Kind", "PairTable", "TileSweeper", "backend", "distances_of", "host", "tile_sweeper"]
 
 
 def backend(device: str, dtype: str) -> Backend:
@@ -51,3 +53,11 @@ def distances_of(given: ArrayLike | Distances) -> Distances:
     from .cpu.distances import HostDistances
 
     return HostDistances(np.asarray(given))
+
+
+def tile_sweeper(dtype: str, comparison: Comparison, transport: Transport, remember: bool) -> TileSweeper:
+    """F on some rows and columns of the distances, on the host."""
+    from .cpu import CpuBackend
+    from .cpu.tiles import TileSweeper
+
+    return TileSweeper(CpuBackend(np.dtype(dtype)), comparison, transport, remember)

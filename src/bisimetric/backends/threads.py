@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 from typing import Any, TypeVar
 
@@ -89,6 +89,16 @@ def run_all(
     finally:
         if halt is not None:
             halt[0] = 0
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """In this context, the thread that calls does all work itself."""
+    before, _THREAD.serves = getattr(_THREAD, "serves", False), True
+    try:
+        yield
+    finally:
+        _THREAD.serves = before
 
 
 def _wait_for(futures: list[Future[None]]) -> None:

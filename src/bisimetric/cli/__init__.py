@@ -16,6 +16,7 @@ from .. import __version__
 from ..backends.errors import DeviceError
 from .abstract import abstract
 from .aggregate import aggregate
+from .cluster_plan import cluster_plan
 from .compare import compare
 from .data import estimate
 from .examples import epilogue
@@ -38,9 +39,24 @@ app = App(
     help_format="plaintext",
     suppress_keyboard_interrupt=False,
 )
-COMMANDS = (solve, estimate, metric, query, compare, abstract, explain, view, lump, aggregate, convert, info, bench)
+COMMANDS = (
+    solve,
+    estimate,
+    metric,
+    query,
+    compare,
+    abstract,
+    explain,
+    view,
+    lump,
+    aggregate,
+    convert,
+    info,
+    cluster_plan,
+    bench,
+)
 for command in COMMANDS:
-    app.command(command, help_epilogue=epilogue(command.__name__))
+    app.command(command, help_epilogue=epilogue(command.__name__.replace("_", "-")))
 app.command(paper)
 
 

@@ -56,6 +56,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "bisimetric convert gym:FrozenLake-v1?is_slippery=false lake.tra",
     ),
     "info": ("bisimetric info problem:gridworld?copies=3", "bisimetric info model.drn --json"),
+    "cluster-plan": (
+        "bisimetric cluster-plan problem:gridworld?copies=3 --workers 4 --match labels --size 10",
+        "bisimetric cluster-plan problem:chain --workers 2 --threads 8 --memory 16 --json",
+    ),
     "bench": ("bisimetric bench --quick",),
     "paper": (
         "bisimetric paper list",

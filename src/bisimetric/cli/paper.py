@@ -6,6 +6,7 @@ import sys
 import time
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypedDict
 
@@ -93,6 +94,7 @@ def run(
     workers: int | None = None,
     time_limit: float | None = None,
     device: str = "cpu",
+    cluster: str | None = None,
     choices: VariantOptions = _TEXT,
     report: Annotated[bool, Parameter(help="Draw the figures and write the page at the end.")] = True,
 ) -> int:
@@ -107,10 +109,11 @@ def run(
         workers: processes (default: one per core).
         time_limit: minutes after which to stop; the shortest runs come first then.
         device: cpu, or cuda for one NVIDIA GPU; cuda times the runs of the runtime figure on both.
+        cluster: address of a Dask scheduler, such as tcp://host:8786, whose workers do the runs.
     """
     from ..backends.select import backend
     from ..backends.threads import threads
-    from ..paper import FIGURES, experiments, figure, pool, store
+    from ..paper import FIGURES, experiments, figure, on_cluster, pool, store
     from ..paper import report as pages
     from ..paper.jobs import can_run
     from ..paper.settings import PROFILES, Variant
@@ -126,9 +129,14 @@ def run(
         raise BadInputError(f"--profile {profile}: must be one of {', '.join(PROFILES)}.")
     if workers is not None and workers < 1:
         raise BadInputError(f"--workers must be at least 1; got {workers}.")
+    if cluster is not None and (workers is not None or device != "cpu"):
+        raise BadInputError("--cluster has its own workers, and their CPUs: leave out --workers and --device.")
     if time_limit is not None and not time_limit > 0.0:
         raise BadInputError(f"--time-limit must be a positive number of minutes; got {time_limit}.")
     backend(device, "float64")  # refuses what is not there
+    do = partial(pool.run_jobs, workers=workers or threads(), device=device, say=say)
+    if cluster is not None:
+        do = partial(on_cluster.run_jobs, cluster=cluster)
     if report:
         pages.check_matplotlib()
     size, variant = PROFILES[profile], Variant(**asdict(choices))
@@ -143,14 +151,11 @@ def run(
         say(f"{len(jobs)} runs, {len(jobs) - len(left)} of them done before; results in {out}")
         try:
             with _progress(left) as done:
-                failures = pool.run_jobs(
+                failures = do(
                     left,
                     out,
-                    workers=workers or threads(),
-                    device=device,
                     version=__version__,
                     done=done,
-                    say=say,
                     seconds=None if time_limit is None else 60.0 * time_limit,
                 )
         except TimeoutError:

@@ -1,5 +1,6 @@
 """Bisimulation metrics: F (`operator`), its fixed point to a stated error (`solve`), and what one gets (`solution`)."""
 
+from .cluster_plan import cluster_plan
 from .compare import Carried, CrossMetric, compare
 from .driver import Progress
 from .explanation import Cause, Explanation, Origin
@@ -16,6 +17,7 @@ __all__ = [
     "MetricSolution",
     "Origin",
     "Progress",
+    "cluster_plan",
     "compare",
     "solve_metric",
 ]

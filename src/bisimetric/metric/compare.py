@@ -13,13 +13,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..backends.protocol import Comparison, Sweeper, corner_of
-from ..backends.select import backend, host
+from ..backends.protocol import Backend, Comparison, Sweeper, corner_of
+from ..backends.select import host
 from ..certificates import Certificate, CertificateError
 from ..checks import check_type, merged
 from ..frames import frame
@@ -32,8 +33,8 @@ from ..showing import table_html
 from ..status import Status
 from ..transport import Transport
 from ..values import best_values, choice_values, value_ranges
-from .acceleration import Pace
-from .driver import Aim, FixedPoint, Progress, Watch
+from . import remote
+from .driver import Aim, FixedPoint, Progress
 from .operator import check_range, comparison_of
 from .settings import MetricChanges, MetricSettings, Question
 from .solve import metric_notes, reduced
@@ -49,6 +50,8 @@ def compare(
     *,
     settings: MetricSettings | None = None,
     on_progress: Callable[[Progress], None] | None = None,
+    cluster: Any = None,
+    store: Path | str | None = None,
     **changes: Unpack[MetricChanges],
 ) -> CrossMetric:
     """Compute the distances between the states of two models to a given error.
@@ -60,6 +63,9 @@ def compare(
         transport: `Exact()` (default), `Sinkhorn`, `KLBall` or `Independent`.
         settings: what else to do; by default `MetricSettings()`, which lists all settings.
         on_progress: called after each sweep; reads only.
+        cluster: a Client of Dask, or the address of a scheduler, whose workers do the sweeps: the same bytes as here.
+        store: a folder that workers and this process share, with which work that was broken off is gone on with; by
+            default a temporary one, which does where workers are on this machine.
         changes: settings by name that differ from `settings`, such as match="labels" or tol=1e-3.
 
     Returns:
@@ -84,12 +90,14 @@ def compare(
     # Each side is reduced by itself; a bound that counts both states of a pair counts each side by half.
     sides = [reduced(side, question, chosen.lump, largest) for side in (model, other)]
     floor = 0.5 * (sides[0].error + sides[1].error)
-    sweeper = _sweeper(sides[0].model, sides[1].model, question)
-    with sweeper.guard():
-        d = sweeper.backend.zeros(sweeper.comparison.shape)
-        aim = Aim(question.tol, floor, question.accuracy)
-        work = FixedPoint(sweeper, d, aim, fresh=True, accelerate=chosen.accelerate, pace=Pace())
-        status = work.run(chosen.max_sweeps, Watch(on_progress))
+    with remote.engine_of(question, cluster, store) as engine:
+        sweeper = _sweeper(sides[0].model, sides[1].model, question, engine)
+        with sweeper.guard():
+            aim = Aim(question.tol, floor, question.accuracy)
+            work = remote.fixed_point(sweeper, aim, accelerate=chosen.accelerate, engine=engine)
+            status = work.run(chosen.max_sweeps, remote.watch(engine, on_progress))
+            if cluster is not None:
+                remote.bring_home(work, question)
     guarantee = question.transport.guarantee
     certificate = Certificate(work.error, question.transport.axioms.nonexpansive, guarantee)
     return CrossMetric(
@@ -107,9 +115,8 @@ def compare(
     )
 
 
-def _sweeper(model: Chain | MDP, other: Chain | MDP, question: Question) -> Sweeper:
+def _sweeper(model: Chain | MDP, other: Chain | MDP, question: Question, engine: Backend) -> Sweeper:
     """F on the rectangle of two models, or inside the square of both where an engine has no rectangles."""
-    engine = backend(question.device, question.dtype)
     both = union(model, other)
     square = comparison_of(both, question.of_reduced(both))
     check_range(square.largest, engine)

@@ -74,9 +74,9 @@ def _label_groups(apart: Ints) -> tuple[Ints, ...]:
     return tuple(group for group in groups if len(group) > 1) or (np.arange(len(apart)),)
 
 
-def sweeper_of(model: Chain | MDP, question: Question) -> Sweeper:
-    """F at work on the engine that is asked for."""
-    engine = backend(question.device, question.dtype)
+def sweeper_of(model: Chain | MDP, question: Question, engine: Backend | None = None) -> Sweeper:
+    """F at work on the engine that is asked for, or on a given one."""
+    engine = engine or backend(question.device, question.dtype)
     comparison = comparison_of(model, question)
     check_range(comparison.largest, engine)
     with engine.guard(question.transport.squares, comparison.shape):

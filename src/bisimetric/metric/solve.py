@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Unpack
+from pathlib import Path
+from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from ..model import MDP, Chain
 from ..reduction import LUMP_TOL, Reduction, lumped
 from ..status import Status
 from ..transport import Exact, Transport
+from . import remote
 from .acceleration import Pace
 from .driver import Aim, FixedPoint, Progress, Watch
 from .operator import comparison_groups, largest_distance, sweeper_of
@@ -28,7 +30,7 @@ from .solution import MetricSolution, Restart, fingerprint
 from .undiscounted import SOURCE, Undiscounted, certainty_notes, without_rewards
 
 
-def solve_metric(
+def solve_metric(  # noqa: PLR0913 (settings of a solve, by their names)
     model: Chain | MDP,
     transport: Transport | None = None,
     *,
@@ -37,6 +39,8 @@ def solve_metric(
     on_progress: Callable[[Progress], None] | None = None,
     on_checkpoint: Callable[[MetricSolution], None] | None = None,
     checkpoint_every: float = 60.0,
+    cluster: Any = None,
+    store: Path | str | None = None,
     **changes: Unpack[MetricChanges],
 ) -> MetricSolution:
     """Compute a bisimulation metric to a given error.
@@ -50,6 +54,9 @@ def solve_metric(
         on_progress: called after each sweep; reads only.
         on_checkpoint: called every so many seconds with the solution so far, to save it; reads only.
         checkpoint_every: these seconds.
+        cluster: a Client of Dask, or the address of a scheduler, whose workers do the sweeps, tile by tile.
+        store: a folder that workers and this process share, with which work that was broken off is gone on with; see
+            `compare`.
         changes: settings by name that differ from `settings`, such as match="labels" or tol=1e-3.
 
     Returns:
@@ -63,10 +70,18 @@ def solve_metric(
     chosen = merged(MetricSettings, settings, given)
     question = chosen.for_model(model, undiscounted=True)
     if isinstance(model, Chain) and question.transition_weight == 1.0:
+        if cluster is not None or store is not None:
+            raise ValueError("a metric without discount (transition_weight=1) is not for a cluster.")
         watch = Watch(on_progress, None, checkpoint_every)
         return _undiscounted(model, question, chosen.max_sweeps, watch, on_checkpoint)
     notes = metric_notes(model, question)  # refuses labels that do not tell choices apart
     reduction = reduced(model, question, chosen.lump, largest_distance(model, *question.weights))
+    if cluster is not None or store is not None:
+        if start is not None or on_checkpoint is not None:
+            raise ValueError("on a cluster work is gone on with by store=, not by start= or on_checkpoint=.")
+        if chosen.low_memory:
+            raise ValueError("low_memory is for one machine; on a cluster distances lie in the store. Leave it out.")
+        return _on_cluster(chosen, question, reduction, notes, Cluster(cluster, store, on_progress))
     sweeper = sweeper_of(reduction.model, question.of_reduced(reduction.model))
     notes += _spare_memory(sweeper, chosen)
     with sweeper.guard():
@@ -103,6 +118,32 @@ def _spare_memory(sweeper: Sweeper, chosen: MetricSettings) -> tuple[str, ...]:
             f'device="{chosen.device}" needs the costs of all pairs beside the distances. Leave it out.'
         )
     return ()
+
+
+class Cluster(NamedTuple):
+    """Where work is done that is not done here, and who is told of it."""
+
+    cluster: Any
+    store: Path | str | None
+    on_progress: Callable[[Progress], None] | None
+
+
+def _on_cluster(
+    chosen: MetricSettings,
+    question: Question,
+    reduction: Reduction[Any],
+    notes: tuple[str, ...],
+    where: Cluster,
+) -> MetricSolution:
+    """The same with sweeps by the workers of a cluster."""
+    aim = Aim(question.tol, reduction.error, question.accuracy)
+    with remote.engine_of(question, where.cluster, where.store) as engine:
+        sweeper = sweeper_of(reduction.model, question.of_reduced(reduction.model), engine)
+        work = remote.fixed_point(sweeper, aim, accelerate=chosen.accelerate, engine=engine)
+        status = work.run(chosen.max_sweeps, remote.watch(engine, where.on_progress))
+        remote.bring_home(work, question)
+    restart = Restart(work.d, question, reduction, work.sweeper, pace=replace(work.acceleration.pace))
+    return _solution(work, status, notes, question, restart)
 
 
 def _undiscounted(

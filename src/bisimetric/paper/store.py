@@ -80,15 +80,15 @@ def path_of(folder: Path, job: Job) -> Path:
     return folder / "runs" / f"{job_id(job)}.npz"
 
 
-def save(folder: Path, job: Job, arrays: Arrays, device: str, version: str) -> None:
-    """Keep a result."""
+def save(folder: Path, job: Job, arrays: Arrays, device: str, version: str, processor: str | None = None) -> None:
+    """Keep a result; it was made by this machine's device, where no other processor is named."""
     made = {
         "job": repr(job),
         "device": device,
         "version": version,
         "python": platform.python_version(),
         "numpy": np.__version__,
-        "processor": backend(device, "float64").describe(),
+        "processor": processor or backend(device, "float64").describe(),
     }
     (folder / "runs").mkdir(exist_ok=True)
     archives.save_arrays(path_of(folder, job), {**arrays, "made": np.array(json.dumps(made))})

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from functools import partial
-from typing import Generic, Protocol, TypeVar, Unpack
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar, Unpack
 
 from numpy.typing import ArrayLike
 
@@ -101,6 +101,7 @@ def solve_policies(
     settings: PolicySettings | None = None,
     *,
     side_by_side: int = 8,
+    cluster: Any = None,
     **common: Unpack[PolicyChanges],
 ) -> list[PolicyRun]:
     """Run `solve_policy` several times, as one batch: other seeds, other settings, other models.
@@ -115,6 +116,7 @@ def solve_policies(
             another model, "policy", "on_progress".
         settings: of all runs; by default `PolicySettings()`. The device must be the same for all.
         side_by_side: how many runs go on at a time. Each needs its own memory.
+        cluster: a Client of Dask, or the address of a scheduler, whose workers do the runs, each on one thread.
         common: settings by name for all.
 
     Returns:
@@ -123,6 +125,8 @@ def solve_policies(
     """
     if side_by_side < 1:
         raise ValueError(f"side_by_side must be at least 1; got {side_by_side}.")
+    if cluster is not None:
+        return _on_cluster(cluster, [_piece(settings, mdp, {**common, **changes}) for changes in variants])
     runs = [_checked(settings, mdp, {**common, **changes}) for changes in variants]
     devices = {device for device, _ in runs}
     if len(devices) > 1:
@@ -149,6 +153,51 @@ def solve_policies(
             stop = True
         if stop:
             waiting.clear()
+    return [found[number] for number in sorted(found)]
+
+
+class _Piece(NamedTuple):
+    """A run that a worker does."""
+
+    mdp: MDP
+    settings: PolicySettings
+    policy: ArrayLike | None
+
+
+def _piece(settings: PolicySettings | None, mdp: MDP, given: Variant) -> _Piece:
+    """A run for a cluster; refuses what cannot be run there."""
+    mdp, policy, observer = given.pop("mdp", mdp), given.pop("policy", None), given.pop("on_progress", None)
+    check_type("mdp", mdp, MDP, words="an MDP")
+    if observer is not None:
+        raise ValueError("on_progress is not for a cluster: steps are done elsewhere.")
+    if policy is not None:
+        mdp.check_policy(policy)
+    chosen = merged(PolicySettings, settings, given)
+    if chosen.device != "cpu":
+        raise ValueError(f'workers of a cluster use their CPUs; device must be "cpu", got {chosen.device!r}.')
+    return _Piece(mdp, chosen, policy)
+
+
+def _run_piece(piece: _Piece) -> PolicyRun:
+    return PolicyWork(piece.mdp, piece.settings, piece.policy).result()
+
+
+def _on_cluster(cluster: Any, given: list[_Piece]) -> list[PolicyRun]:
+    """All runs, by workers of Dask; Ctrl-C leaves out those that have not ended."""
+    from ..cluster.crew import crew_of
+    from ..cluster.pieces import Broken, pieces
+
+    found: dict[int, PolicyRun] = {}
+    with crew_of(cluster) as crew:
+        crew.check()
+        try:
+            for number, run in pieces(crew, "bisimetric policy run", _run_piece, given):
+                if isinstance(run, Broken):
+                    raise run.error
+                found[number] = run
+        except KeyboardInterrupt:
+            if not found:
+                raise
     return [found[number] for number in sorted(found)]
 
 

@@ -1,0 +1,208 @@
+"""The engine of a cluster, behind the seam of `backends.protocol`: its tiles are those of the host's engine."""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+import weakref
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ..backends.protocol import Array, Backend, Comparison, Distances, Floats, Ints, PairSolver, matrix_like
+from ..backends.select import backend
+from ..model import Chain, Distributions
+from ..transport import Sinkhorn, Transport
+from .costs import Whole, fitting
+from .crew import Crew, crew_of
+from .distances import ClusterDistances
+from .store import Store
+from .sweeper import ClusterSweeper
+from .tasks import forget
+from .tiles import Grid, block_of, groups_of_rows, shift
+from .versions import Version
+
+_TILES_PER_THREAD = 1  # few large ones: each reads the distances of all its successors
+
+
+class ClusterBackend:
+    """The workers of a cluster, in one precision.
+
+    Attributes: crew, store, grid (once there is a sweeper), run (a name for what workers hold), alive (distances that
+    are in use).
+    """
+
+    device: ClassVar[str] = "cluster"
+    rectangles: ClassVar[bool] = True
+
+    def __init__(self, crew: Crew, store: Store, dtype: str, asked: Mapping[str, Any]) -> None:
+        self.crew, self.store, self._asked = crew, store, asked
+        self.state: dict[str, Any] | None = None  # to go on from
+        self.temporary = False  # whether the store ends with the work
+        self._host: Backend = backend("cpu", dtype)
+        self.dtype, self.eps = self._host.dtype, self._host.eps
+        self.run, self.grid = uuid.uuid4().hex, Grid((0,), (0,), False)
+        self.alive: weakref.WeakSet[ClusterDistances] = weakref.WeakSet()
+        self.kept: dict[str, set[int]] = {"d": set(), "m": set(), "n": set()}  # versions that state.json names
+        self._next = 0
+
+    def describe(self) -> str:
+        return f"{self.crew.threads} threads of {self.crew.workers} workers at {self.crew.address}"
+
+    def zeros(self, shape: tuple[int, int]) -> ClusterDistances:
+        return ClusterDistances(self, shape)
+
+    def distances(self, given: Array | Distances) -> ClusterDistances:
+        array = np.array(given if isinstance(given, np.ndarray) else given.to_host(), self.dtype)
+        found = ClusterDistances(self, array.shape)
+        found.become(self.publish(array))
+        return found
+
+    def solver(self, rows: Distributions, groups: tuple[Ints, ...], transport: Transport, remember: bool) -> PairSolver:
+        """One that answers for all tiles, and has no pairs itself."""
+        del groups
+        return self._host.solver(rows, (), transport, remember)
+
+    def sweeper(self, comparison: Comparison, transport: Transport, remember: bool) -> ClusterSweeper:
+        """F by tasks; the model is put into the store, block by block."""
+        if isinstance(transport, Sinkhorn) and comparison.square and matrix_like(comparison.rows):
+            raise ValueError(
+                "Sinkhorn transport between rows that reach most states is done by matrix products, which need whole "
+                "rows: it is not for a cluster."
+            )
+        whole = Whole(comparison, transport, self.dtype.name, remember)
+        grid = fitting(whole, _TILES_PER_THREAD * max(self.crew.threads, 1), self.crew.memory)
+        what = {**self._asked, "model": _digest(comparison)}
+        self.grid, self.state = self.store.begin(what, grid)
+        if self.state is None:
+            self._write_blocks(comparison)
+        return ClusterSweeper(self, comparison, transport, remember)
+
+    def averaged_values(
+        self, chain: Chain, class_of: Ints, shares: Floats, start: Floats, limit: float
+    ) -> tuple[Floats, float]:
+        return self._host.averaged_values(chain, class_of, shares, start, limit)
+
+    def stream(self) -> AbstractContextManager[Any]:
+        return nullcontext()
+
+    def guard(self, squares: int, shape: tuple[int, int]) -> AbstractContextManager[Any]:
+        del squares, shape
+        return nullcontext()
+
+    def _write_blocks(self, comparison: Comparison) -> None:
+        groups = groups_of_rows(comparison)
+        sides = {"R": self.grid.rows} if self.grid.square else {"R": self.grid.rows, "C": self.grid.columns}
+        for side, cuts in sides.items():
+            for k in range(len(cuts) - 1):
+                block = block_of(comparison, groups, side, cuts[k], cuts[k + 1])
+                self.store.write(self.store.block(side, k), block)
+
+    def new_version(self) -> int:
+        self._next += 1
+        return self._next
+
+    def publish(self, array: Array) -> Version:
+        """Write an array as a new version."""
+        number = self.new_version()
+        for i, j in self.grid.tiles:
+            part = array[self.grid.rows[i] : self.grid.rows[i + 1], self.grid.columns[j] : self.grid.columns[j + 1]]
+            self.store.write(self.store.place("d", number, (i, j)), [part])
+        return Version(number, (), float(array.max()))
+
+    def fetch(self, version: Version, shape: tuple[int, int]) -> Array:
+        """A version as an array."""
+        out = np.zeros(shape, self.dtype)
+        if version.number < 0:
+            return out
+        for i, j in self.grid.tiles:
+            rows, columns = slice(*self.grid.rows[i : i + 2]), slice(*self.grid.columns[j : j + 2])
+            part = self.store.tile(version.number, (i, j))
+            out[rows, columns] = part
+            if self.grid.square and i < j:
+                out[columns, rows] = part.T
+        shift(out, version.shifts)
+        return out
+
+    def sample(self, version: Version, shape: tuple[int, int], step: int) -> Array:
+        """Every so many rows of a version."""
+        out = np.zeros((-(-shape[0] // step), shape[1]), self.dtype)
+        for i, j in self.grid.tiles if version.number >= 0 else ():
+            part = self.store.tile(version.number, (i, j))
+            self._put_rows(out, part, i, j, step)
+            if self.grid.square and i < j:
+                self._put_rows(out, part.T, j, i, step)
+        shift(out, version.shifts)
+        return out
+
+    def _put_rows(self, out: Array, part: Array, i: int, j: int, step: int) -> None:
+        first = -self.grid.rows[i] % step
+        taken = part[first::step]
+        begin = (self.grid.rows[i] + first) // step
+        out[begin : begin + len(taken), self.grid.columns[j] : self.grid.columns[j + 1]] = taken
+
+    def tidy(self, wanted: Mapping[str, set[int]]) -> None:
+        """Remove versions that neither distances in use, nor the kept state, nor the caller needs."""
+        distances = set().union(*(d.versions for d in self.alive))
+        both = {kind: wanted.get(kind, set()) | self.kept[kind] for kind in self.kept}
+        self.store.remove_all_but({**both, "d": both["d"] | distances})
+
+    def keep(self, state: Mapping[str, Any], sweeper: ClusterSweeper, version: Version) -> None:
+        """Make this the state to go on from, should all be lost but the store."""
+        if self.temporary:
+            return
+        self.store.keep(
+            {"version": version, "memory": sweeper.memory, "notes": sweeper.notes, "next": self._next, **state}
+        )
+        self.kept = {"d": {version.number}, "m": {sweeper.memory}, "n": {sweeper.notes}}
+        self.tidy({})
+
+    def restore(self, sweeper: ClusterSweeper, d: ClusterDistances) -> None:
+        """Go on from the kept state."""
+        assert self.state is not None
+        number, shifts, largest = self.state["version"]
+        sweeper.memory, sweeper.notes, self._next = (self.state[name] for name in ("memory", "notes", "next"))
+        self.kept = {"d": {number}, "m": {sweeper.memory}, "n": {sweeper.notes}}
+        there = [(kind, k) for kind, versions in self.kept.items() for k in versions if k >= 0]
+        self.store.check(self.store.place(kind, k, tile) for kind, k in there for tile in self.grid.tiles)
+        d.become(Version(number, tuple(shifts), largest))
+
+
+def _digest(comparison: Comparison) -> str:
+    """A name for all that F depends on but its transport."""
+    c = comparison
+    arrays = (c.rows.indptr, c.rows.indices, c.rows.probs, c.rewards, c.row_pointers, c.column_pointers)
+    found = hashlib.blake2b(repr((c.combine, c.c_R, c.c_T, c.largest, c.rows.split)).encode(), digest_size=16)
+    for array in (*arrays, c.apart, c.columns_apart, *c.groups):
+        found.update(np.ascontiguousarray(array).data)
+    return found.hexdigest()
+
+
+@contextmanager
+def cluster_engine(
+    cluster: Any, store: Path | str | None, dtype: str, asked: Mapping[str, Any]
+) -> Iterator[ClusterBackend]:
+    """The engine of a cluster, for one metric.
+
+    Args:
+        cluster: a Client of Dask, a cluster object, or an address.
+        store: a folder that all workers and this process share, where work can be gone on with; by default one that is
+            removed at the end, which is enough where all workers are on this machine.
+        dtype: of the distances. asked: what the metric is of, beside its model.
+    """
+    own = Store.temporary() if store is None else Store(store)
+    try:
+        with crew_of(cluster) as crew:
+            crew.check(own)
+            engine = ClusterBackend(crew, own, dtype, asked)
+            engine.temporary = store is None
+            try:
+                yield engine
+            finally:
+                crew.everywhere(forget, engine.run)
+    finally:
+        if store is None:
+            own.remove()

@@ -1,0 +1,179 @@
+"""A folder that all workers see, with the distances in versions.
+
+    question.json            what is worked on
+    blocks/R-k.npy, C-k.npy  rows of the model, block by block
+    d00007/i-j.npy           distances of version 7, tile by tile; a version never changes once it is there
+    m00004/i-j.npy           what solvers remember after a sweep, one array after the other
+    n00006/i-j.npy           which pair of rows decided each distance
+    state.json               the last whole version, and what else the next sweep depends on
+
+Files are written beside their places and moved there, so what is there is whole; who writes a file twice writes the
+same bytes. Nobody waits until they are on the disk: they outlive processes, and whether they outlived a power cut is
+checked before they are used.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+import tempfile
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.lib import format as npy
+
+from .. import atomic
+from ..kinds import Array
+from .errors import ClusterError
+from .tiles import Grid
+
+STATE, QUESTION = "state.json", "question.json"
+_KINDS = "dmn"
+
+
+class Store:
+    """The files of one metric in tiles."""
+
+    def __init__(self, folder: Path | str) -> None:
+        self.folder = Path(folder)
+
+    @classmethod
+    def temporary(cls) -> Store:
+        """One that is thrown away after use, on this machine."""
+        return cls(tempfile.mkdtemp(prefix="bisimetric-store-"))
+
+    def place(self, kind: str, number: int, tile: tuple[int, int]) -> Path:
+        """Where the array of a tile is: kind "d" for distances, "m" for memory, "n" for notes."""
+        return self.folder / f"{kind}{number:05d}" / f"{tile[0]}-{tile[1]}.npy"
+
+    def block(self, side: str, number: int) -> Path:
+        """Where a block of rows of the model is: side "R" for rows, "C" for columns."""
+        return self.folder / "blocks" / f"{side}-{number}.npy"
+
+    def write(self, path: Path, arrays: Iterable[Array]) -> int:
+        """Write arrays one after the other; returns how many bytes they have."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part = path.with_name(f".{path.name}.{os.getpid()}-{uuid.uuid4().hex}")
+        try:
+            with open(part, "wb") as stream:
+                size = 0
+                for array in arrays:
+                    npy.write_array(stream, array, allow_pickle=False)
+                    size += array.nbytes
+            os.replace(part, path)
+        except OSError as error:
+            with suppress(OSError):
+                part.unlink(missing_ok=True)
+            raise self._failed(error) from None
+        return size
+
+    def read(self, path: Path) -> list[Array]:
+        """All arrays of a file."""
+        found = []
+        with open(path, "rb") as stream:
+            end = os.fstat(stream.fileno()).st_size
+            while stream.tell() < end:
+                found.append(npy.read_array(stream, allow_pickle=False))
+        return found
+
+    def tile(self, number: int, tile: tuple[int, int]) -> Array:
+        """The distances of a tile as the file has them, to be read only where they are looked at."""
+        found: Array = np.load(self.place("d", number, tile), mmap_mode="r")
+        return found
+
+    def begin(self, question: Mapping[str, Any], grid: Grid) -> tuple[Grid, dict[str, Any] | None]:
+        """Take the folder for a question; returns how it is cut, and the state to go on from, if there is one."""
+        plain = json.loads(json.dumps(question))
+        try:
+            if (self.folder / QUESTION).exists():
+                found = json.loads((self.folder / QUESTION).read_text())
+                if found["question"] != plain:
+                    raise ClusterError(
+                        f"the store {self.folder} holds work on something else "
+                        f"({_difference(found['question'], plain)}). Give another folder, or remove this one."
+                    )
+                state = self.folder / STATE
+                cuts = found["grid"]
+                known = Grid(tuple(cuts["rows"]), tuple(cuts["columns"]), cuts["square"])
+                return known, dict(json.loads(state.read_text())) if state.exists() else None
+            self.folder.mkdir(parents=True, exist_ok=True)
+            if any(self.folder.iterdir()):
+                raise ClusterError(f"the store {self.folder} holds other files; give an empty folder, or a new one.")
+            atomic.save_json(self.folder / QUESTION, {"question": plain, "grid": asdict(grid)})
+        except (json.JSONDecodeError, KeyError, TypeError):
+            raise ClusterError(f"the store {self.folder} is damaged; remove it.") from None
+        except OSError as error:
+            raise self._failed(error) from None
+        return grid, None
+
+    @contextmanager
+    def token(self) -> Iterator[str]:
+        """A file by which others can tell that they see the folder, and what is in it."""
+        word, place = uuid.uuid4().hex, self.folder / f".token-{uuid.uuid4().hex}"
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            place.write_text(word)
+        except OSError as error:
+            raise self._failed(error) from None
+        try:
+            yield f"{place.name} {word}"
+        finally:
+            with suppress(OSError):
+                place.unlink()
+
+    def sees(self, token: str) -> bool:
+        """Whether the file of a token is seen here."""
+        name, word = token.split()
+        try:
+            return (self.folder / name).read_text() == word
+        except OSError:
+            return False
+
+    def keep(self, state: Mapping[str, Any]) -> None:
+        """Make what is known so far the state to go on from."""
+        try:
+            atomic.save_json(self.folder / STATE, state)
+        except OSError as error:
+            raise self._failed(error) from None
+
+    def check(self, files: Iterable[Path]) -> None:
+        """Refuse files that are not whole: what was not yet on the disk when the power was cut."""
+        for path in files:
+            try:
+                self.read(path)
+            except (OSError, ValueError):
+                raise ClusterError(
+                    f"the store {self.folder} is damaged ({path.name} is not whole); remove it."
+                ) from None
+
+    def remove_all_but(self, wanted: Mapping[str, set[int]]) -> None:
+        """Remove versions, by kind, that nobody needs any more."""
+        for folder in self.folder.iterdir():
+            kind, number = folder.name[:1], folder.name[1:]
+            if kind in _KINDS and number.isdigit() and int(number) not in wanted.get(kind, set()):
+                shutil.rmtree(folder, ignore_errors=True)
+
+    def remove(self) -> None:
+        """Remove the folder with all in it."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _failed(self, error: OSError) -> ClusterError:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            return ClusterError(
+                f"the store {self.folder} is full. The last whole version is kept: make room, and call again with the "
+                "same store to go on from there."
+            )
+        return ClusterError(f"the store {self.folder} cannot be used: {error.strerror or error}.")
+
+
+def _difference(found: Mapping[str, Any], question: Mapping[str, Any]) -> str:
+    """The first entry in which two questions differ."""
+    names = [name for name in question if found.get(name) != question[name]]
+    return f"{names[0]}: {found.get(names[0])}, not {question[names[0]]}" if names else "another question"

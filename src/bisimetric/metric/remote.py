@@ -1,0 +1,74 @@
+"""A fixed point whose sweeps are done on a cluster: begun, gone on with, kept, and brought home."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from ..backends.protocol import Backend, Sweeper
+from ..backends.select import backend, distances_of
+from .acceleration import Acceleration, Pace
+from .driver import Aim, FixedPoint, Progress, Watch
+from .settings import Question
+
+
+def engine_of(question: Question, cluster: Any, store: Path | str | None) -> AbstractContextManager[Backend]:
+    """The engine that a question asks for, or that of a cluster, in a context."""
+    if cluster is None:
+        if store is not None:
+            raise ValueError("store is for work on a cluster; give cluster= too.")
+        return nullcontext(backend(question.device, question.dtype))
+    return _on_cluster(question, cluster, store)
+
+
+@contextmanager
+def _on_cluster(question: Question, cluster: Any, store: Path | str | None) -> Iterator[Backend]:
+    from .. import __version__
+    from ..cluster.engine import cluster_engine
+
+    if question.device != "cpu":
+        raise ValueError(f'workers of a cluster use their CPUs; device must be "cpu", got {question.device!r}.')
+    asked = {"bisimetric": __version__, **question.describe()}
+    with cluster_engine(cluster, store, question.dtype, asked) as engine:
+        yield engine
+
+
+def watch(engine: Backend, on_progress: Callable[[Progress], None] | None) -> Watch:
+    """Who is told: on a cluster the store too, after each sweep and what follows it."""
+    if engine.device != "cluster":
+        return Watch(on_progress)
+
+    def keep(work: FixedPoint) -> None:
+        state = {
+            "sweeps": work.sweeps,
+            "iterations": work.iterations,
+            "error": work.error,
+            "pace": asdict(work.acceleration.pace),
+        }
+        engine.keep(state, work.sweeper, work.d.version())  # type: ignore[attr-defined]
+
+    return Watch(on_progress, keep, 0.0)
+
+
+def fixed_point(sweeper: Sweeper, aim: Aim, *, accelerate: bool, engine: Backend) -> FixedPoint:
+    """A fixed point that begins at 0, or where the engine's store has it."""
+    state = getattr(engine, "state", None)
+    d = engine.zeros(sweeper.comparison.shape)
+    pace = Pace(**state["pace"]) if state else Pace()
+    work = FixedPoint(sweeper, d, aim, fresh=state is None, accelerate=accelerate, pace=pace)
+    if state:
+        engine.restore(sweeper, d)  # type: ignore[attr-defined]
+        work.sweeps, work.iterations, work.error = (state[name] for name in ("sweeps", "iterations", "error"))
+    return work
+
+
+def bring_home(work: FixedPoint, question: Question) -> None:
+    """Let the distances be an array here, and the sweeper one that needs no cluster."""
+    comparison = work.sweeper.comparison
+    home: Sweeper = backend("cpu", question.dtype).sweeper(comparison, question.transport, False)
+    work.d, work.sweeper = distances_of(work.d.to_host()), home
+    work.acceleration = Acceleration(home, work.acceleration.pace)
+    work.d.freeze()
