@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from fractions import Fraction
 from itertools import count
 
@@ -14,6 +15,7 @@ from bisimetric.backends.cpu import local_pairs
 from bisimetric.backends.cpu.kernels import local_pairs as kernels
 from bisimetric.backends.cpu.kernels import spanning_tree
 from bisimetric.backends.cpu.local_pairs import PairTable
+from bisimetric.cli import run
 from bisimetric.queries import nearest
 from bisimetric.queries.search import Search
 
@@ -173,3 +175,24 @@ def test_no_leap_begins_that_would_end_after_the_budget(monkeypatch):
     assert answer.status is bm.Status.BUDGET
     assert leaps
     assert max(leaps) <= 40 - 4
+
+
+def test_ctrl_c_while_a_threshold_is_decided_ends_the_command_with_its_status(monkeypatch, capsys):
+    rounds = Search._round
+
+    def interrupted(self, least):
+        if self.table.opened > 20:
+            signal.raise_signal(signal.SIGINT)
+        return rounds(self, least)
+
+    monkeypatch.setattr(Search, "_round", interrupted)
+    asked = ["query", "problem:garnet?n_states=60", "0", "1", "--match", "labels", "--at-most"]
+    middle = bm.Query(bm.problems.garnet(n_states=60), match="labels").distance(0, 1, tol=1.0).value
+    capsys.readouterr()
+    assert run([*asked, str(middle)]) == 130
+    shown = capsys.readouterr()
+    assert "undecided" in shown.out
+    assert "interrupted" in shown.err
+    assert run([*asked, "1e6"]) == 0
+    assert run([*asked, str(middle), "--pairs", "1"]) == 1
+    assert "undecided" in capsys.readouterr().out

@@ -37,6 +37,11 @@ def watched() -> Iterator[None]:
 
 def check() -> None:
     """Raise KeyboardInterrupt where Ctrl-C was pressed before, once."""
-    if _seen["ctrl-c"]:
-        _seen["ctrl-c"] = False
+    if pressed():
         raise KeyboardInterrupt
+
+
+def pressed() -> bool:
+    """Whether Ctrl-C was pressed before, once: for work that it ended, and that does not say so."""
+    seen, _seen["ctrl-c"] = _seen["ctrl-c"], False
+    return seen

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
 from .inputs import Json
+from .interrupts import pressed
 from .models import NO_OPTIONS, Model, ModelOptions, load
 from .words import BadInputError, print_json, print_rows, say
 
@@ -46,6 +48,7 @@ def query(  # noqa: PLR0913 (options of a command)
         seconds: most seconds (default: no limit).
     """
     from ..queries import Budget, Query
+    from ..status import Status
 
     if at_most is not None and nearest is not None:
         raise BadInputError("give --at-most or --nearest, not both.")
@@ -60,6 +63,9 @@ def query(  # noqa: PLR0913 (options of a command)
     if at_most is not None:
         decided = ask.at_most(first, second, at_most, budget=limits)
         answer = ask.distance(first, second, tol=2.0 * ask.largest, budget=limits)  # what is known by now
+        if decided is None:
+            spent = Status.ROUNDING if pairs is seconds is None else Status.BUDGET
+            answer = replace(answer, status=Status.INTERRUPTED if pressed() else spent)
         return _say_answer(ask, answer, json, {"at_most": at_most, "holds": decided}, decided is not None)
     answer = ask.distance(first, second, tol=tol, budget=limits)
     return _say_answer(ask, answer, json, {"tol": tol}, answer.converged)

@@ -16,8 +16,8 @@ change is least in mean square (reduced rank extrapolation, after Eddy and Meši
 they are shifted to where it is going.
 
 Nothing here is trusted: errors come from full sweeps, whose contraction bound holds for any d. Where changes do not
-fall as those of plain sweeps would, there are plain sweeps for a while, twice as many each time, so that the
-contraction wins in the end.
+fall as those of plain sweeps would, or accelerations leave nearly all of them, there are plain sweeps for a while,
+twice as many each time, so that the contraction wins in the end.
 """
 
 from __future__ import annotations
