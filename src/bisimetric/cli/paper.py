@@ -204,9 +204,7 @@ def _write_report(folder: Path, publish: Path | None, quiet: bool = False) -> li
 @contextmanager
 def _progress(jobs: list[Job]) -> Iterator[Callable[[Job], None]]:
     """Overall progress with the time left: a bar on a terminal, a line now and then elsewhere."""
-    from ..paper.pool import cost
-
-    total = sum(cost(job) for job in jobs)
+    total = sum(job.cost for job in jobs)
     began = shown = time.monotonic()
     count, worked = 0, 0.0
     bar: Progress | None = None
@@ -229,7 +227,7 @@ def _progress(jobs: list[Job]) -> Iterator[Callable[[Job], None]]:
     def done(job: Job) -> None:
         nonlocal count, worked, shown
         interrupts.check()
-        count, worked = count + 1, worked + cost(job)
+        count, worked = count + 1, worked + job.cost
         now = time.monotonic()
         left = (now - began) * (total - worked) / max(worked, 1e-9)
         text = f"about {left / 60:.0f} min left" if left >= 90 else f"about {left:.0f} s left"
