@@ -85,11 +85,12 @@ ALLOWED: dict[str, set[str]] = {
     "pages": CORE | {"metric", "policy"},
     "plot": CORE | {"metric", "policy", "pages"},
     "pictures": {"model", "aggregation", "policy"},
+    "learn": CORE | {"metric", "policy", "schedules", "problems", "estimate"},
     "paper": EVERYTHING_BELOW,
     "bench": EVERYTHING_BELOW | {"__init__"},
     "cli": EVERYTHING_BELOW | {"bench", "paper", "__init__"},
     "__main__": {"cli"},
-    "__init__": EVERYTHING_BELOW,
+    "__init__": EVERYTHING_BELOW | {"learn"},  # loaded when it is used
 }
 # Loaded when used, never at the top of a module (but for the folder or module named here).
 LAZY = {
@@ -106,7 +107,7 @@ LAZY = {
     "rich",
     "pandas",
 }
-LAZY_EXCEPTIONS = {("paper", "matplotlib")}
+LAZY_EXCEPTIONS = {("paper", "matplotlib"), ("learn", "torch")}
 
 
 def part_of(path: Path) -> str:
@@ -163,6 +164,13 @@ def test_imports_go_the_right_way(path):
         )
 
 
+def test_nothing_imports_learn():
+    """Only what is about learning needs torch."""
+    for path in SOURCES:
+        if part_of(path) not in ("learn", "__init__"):
+            assert not [dotted for dotted in our_imports(path) if sibling(dotted).split(".")[0] == "learn"], path
+
+
 def test_nothing_imports_cli_or_paper():
     for path in SOURCES:
         if part_of(path) in ("cli", "paper", "__main__"):
@@ -200,7 +208,7 @@ def test_the_rules_see_wrong_imports():
 
 def test_import_is_light():
     """`import bisimetric` loads neither compilers nor plotting nor SciPy's sparse matrices."""
-    heavy = ("numba", "scipy.sparse", "rich", "matplotlib", "cyclopts", "kmedoids")
+    heavy = ("numba", "scipy.sparse", "rich", "matplotlib", "cyclopts", "kmedoids", "torch")
     code = f"import sys, bisimetric; print([m for m in {heavy!r} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -1,5 +1,8 @@
 """bisimetric: bisimulation metrics of finite MDPs, with their errors."""
 
+from importlib import import_module as _import_module
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+
 from . import certificates, plot, problems
 from .abstraction import Abstraction, Cross, NoCoverError, abstract, cross
 from .aggregation import EpsilonCover, KMedoids, Partition, lift_policy, quotient
@@ -19,6 +22,11 @@ from .schedules import Constant, PowerDecay, Theoretical
 from .status import Status
 from .transport import Exact, Independent, KLBall, Sinkhorn, Transport
 from .values import Values, evaluate, greedy, optimal_values
+
+if _TYPE_CHECKING:
+    from types import ModuleType
+
+    from . import learn as learn
 
 __version__ = "0.1.0"
 
@@ -87,3 +95,10 @@ __all__ = [
     "view",
     "write",
 ]
+
+
+def __getattr__(name: str) -> "ModuleType":
+    """`bisimetric.learn`, loaded when it is first used: it needs PyTorch, which nothing else here does."""
+    if name == "learn":
+        return _import_module(".learn", __name__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

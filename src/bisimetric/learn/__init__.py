@@ -1,0 +1,51 @@
+"""Learned metrics: losses that train an encoder's distances, what they converge to, and policy updates that stay near.
+
+The family of losses is L = ρ(D(φ_i, φ_j) − stop_gradient[c_R ΔR + c_T T(D)(P_i, P_j)]). `MetricLoss` has its axes as
+parts; `presets` are the published ones; `oracle` has the truth to compare with. Needs PyTorch (the extra `learn`).
+"""
+
+from __future__ import annotations
+
+try:
+    import torch as _torch
+except ModuleNotFoundError as missing:  # pragma: no cover - seen by a process without torch (tests/learn)
+    raise ModuleNotFoundError(
+        'bisimetric.learn needs PyTorch: pip install "bisimetric[learn]" (or torch>=2.2, in a build for your machine).',
+        name="torch",
+    ) from missing
+
+from .couplings import Categorical, Coupling, Independent
+from .diagnostics import Diagnostics
+from .heads import Cosine, Diffuse, Head, Kernel, Norm
+from .loss import HeadCeilingWarning, MetricLoss
+from .nexts import CategoricalNext, GaussianNext, TransitionRows
+from .pairs import AllPairs, Shuffled
+from .penalties import Huber, Square
+from .rewards import MeanRewards, RewardMoments, SampledRewards, VarianceCorrected
+
+del _torch
+
+__all__ = [
+    "AllPairs",
+    "Categorical",
+    "CategoricalNext",
+    "Cosine",
+    "Coupling",
+    "Diagnostics",
+    "Diffuse",
+    "GaussianNext",
+    "Head",
+    "HeadCeilingWarning",
+    "Huber",
+    "Independent",
+    "Kernel",
+    "MeanRewards",
+    "MetricLoss",
+    "Norm",
+    "RewardMoments",
+    "SampledRewards",
+    "Shuffled",
+    "Square",
+    "TransitionRows",
+    "VarianceCorrected",
+]

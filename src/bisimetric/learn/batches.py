@@ -1,0 +1,146 @@
+"""A batch of transitions: checked, never broadcast, with terminal states led to an absorbing one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from .couplings import kind_of
+from .nexts import CategoricalNext, GaussianNext, Next, TransitionRows
+from .rewards import Reward, RewardDistance
+
+
+@dataclass(frozen=True)
+class Batch:
+    """z [B, D] and its targets, the tensors [B] of rewards, and what is known of next states."""
+
+    z: Tensor
+    z_target: Tensor
+    reward: tuple[Tensor, ...]
+    following: Next
+
+    def __len__(self) -> int:
+        return len(self.z)
+
+
+def checked(
+    z: Tensor, z_target: Tensor | None, reward: Reward, following: Next, done: Tensor, rewards: RewardDistance
+) -> Batch:
+    """A batch from a loss's arguments; refuses shapes, devices and types that do not fit together."""
+    if not isinstance(z, Tensor) or z.ndim != 2 or not z.dtype.is_floating_point:
+        raise ValueError(f"z: embeddings must be a tensor of real numbers [B, D]; got {_said(z)}.")
+    B = len(z)
+    if B < 2:
+        raise ValueError(f"z: a loss on pairs needs at least two states; got a batch of {B}.")
+    if z_target is None:
+        z_target = z
+    like = {"z_target": z_target}
+    if not isinstance(z_target, Tensor) or z_target.shape != z.shape:
+        raise ValueError(f"z_target: must have the shape of z, {list(z.shape)}; got {_said(z_target)}.")
+    values = rewards.check(reward)
+    for value in values:
+        if not isinstance(value, Tensor) or value.shape != (B,):
+            remedy = " Use .squeeze(-1)." if isinstance(value, Tensor) and value.shape == (B, 1) else ""
+            raise ValueError(f"reward: must have shape [{B}]; got {_said(value)}.{remedy}")
+        like["reward"] = value
+    if isinstance(following, Tensor) and following.ndim == 2:
+        following = following[:, None, :]
+    like |= _parts(following, z)
+    for name, tensor in like.items():
+        if tensor.device != z.device or tensor.dtype != z.dtype:
+            raise ValueError(
+                f"{name}: is {tensor.dtype} on {tensor.device}, but z is {z.dtype} on {z.device}. "
+                f"Use {name}.to(z.device, z.dtype)."
+            )
+    if not isinstance(done, Tensor) or done.shape != (B,) or done.dtype != torch.bool:
+        raise ValueError(
+            f"done: must be booleans [{B}], whether the transition ended in a terminal state; got {_said(done)}. "
+            "Use torch.zeros(B, dtype=torch.bool) where none does (time limits are no terminals)."
+        )
+    if done.device != z.device:
+        raise ValueError(f"done: is on {done.device}, but z is on {z.device}.")
+    return Batch(z, z_target.detach(), tuple(value.detach() for value in values), _detached(following))
+
+
+def _said(given: object) -> str:
+    if isinstance(given, Tensor):
+        return f"{str(given.dtype).removeprefix('torch.')} {list(given.shape)}"
+    return "nothing" if given is None else type(given).__name__
+
+
+def _parts(following: Next, z: Tensor) -> dict[str, Tensor]:
+    """The tensors of next states by name, for messages; refuses shapes that do not fit to z."""
+    B, D = z.shape
+    if isinstance(following, Tensor):
+        if following.ndim != 3 or following.shape[0] != B or following.shape[2] != D or following.shape[1] < 1:
+            raise ValueError(f"next: samples must be [{B}, {D}] or [{B}, n, {D}]; got {list(following.shape)}.")
+        return {"next": following}
+    if isinstance(following, GaussianNext):
+        for name, value in following._asdict().items():
+            if value.shape != z.shape:
+                raise ValueError(f"next.{name}: must be [{B}, {D}]; got {_said(value)}.")
+        return {"next.mean": following.mean, "next.std": following.std}
+    if isinstance(following, CategoricalNext):
+        probs = following.probs.probs if isinstance(following.probs, TransitionRows) else following.probs
+        K = len(following.support)
+        if following.support.shape != (K, D) or probs.shape != (B, K):
+            raise ValueError(
+                f"next: needs probs [{B}, K] and support [K, {D}]; got {_said(probs)} and {_said(following.support)}."
+            )
+        return {"next.probs": probs, "next.support": following.support}
+    raise TypeError(f"next: must be samples, a GaussianNext or a CategoricalNext; got {kind_of(following)}.")
+
+
+def _detached(following: Next) -> Next:
+    if isinstance(following, Tensor):
+        return following.detach()
+    if isinstance(following, GaussianNext):
+        return GaussianNext(following.mean.detach(), following.std.detach())
+    probs = following.probs if isinstance(following.probs, TransitionRows) else following.probs.detach()
+    return CategoricalNext(probs, following.support.detach())
+
+
+def with_terminals(batch: Batch, done: Tensor, absorbing: Tensor | None, *, at_origin: bool) -> Batch:
+    """The batch with one more state, where terminal transitions lead: it stays there, with reward 0.
+
+    Without an embedding for it (`absorbing` [D]) it lies at the origin, where the head allows that, and is left out
+    where nothing ends. An embedding that is learned gets its gradient from the pairs with it.
+    """
+    if absorbing is None:
+        if not bool(done.any()):
+            return batch
+        if not at_origin:
+            raise ValueError(
+                "done: transitions end, and with this head the absorbing state has no natural place. Give its "
+                "embedding as absorbing= [D] (a torch.nn.Parameter, or the encoder's answer to an observation of its own)."
+            )
+        absorbing = torch.zeros_like(batch.z[0])
+    if absorbing.shape != batch.z.shape[1:]:
+        raise ValueError(f"absorbing: must be one embedding [{batch.z.shape[1]}]; got {_said(absorbing)}.")
+    fixed = absorbing.detach()
+    return replace(
+        batch,
+        z=torch.cat([batch.z, absorbing[None]]),
+        z_target=torch.cat([batch.z_target, fixed[None]]),
+        reward=tuple(torch.cat([value, torch.zeros_like(value[:1])]) for value in batch.reward),
+        following=_led(batch.following, done, fixed),
+    )
+
+
+def _led(following: Next, done: Tensor, absorbing: Tensor) -> Next:
+    """Next states with those of terminal transitions, and of one more state, at the absorbing one."""
+    if isinstance(following, Tensor):
+        ended = torch.where(done[:, None, None], absorbing, following)
+        return torch.cat([ended, absorbing.expand(1, following.shape[1], -1)])
+    if isinstance(following, GaussianNext):
+        mean = torch.where(done[:, None], absorbing, following.mean)
+        std = following.std.masked_fill(done[:, None], 0.0)
+        return GaussianNext(torch.cat([mean, absorbing[None]]), torch.cat([std, torch.zeros_like(std[:1])]))
+    if isinstance(following.probs, TransitionRows):
+        raise ValueError("done: TransitionRows are a whole model; make terminal states absorbing in it.")
+    probs = torch.cat([following.probs.masked_fill(done[:, None], 0.0), done[:, None].to(following.probs)], dim=1)
+    last = torch.zeros_like(probs[:1])
+    last[0, -1] = 1.0
+    return CategoricalNext(torch.cat([probs, last]), torch.cat([following.support, absorbing[None]]))

@@ -1,0 +1,68 @@
+"""What a step of a loss says about the embeddings: scalars for any logger, and what to change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Diagnostics:
+    """How embeddings stand to their targets in one batch; read only, and without gradients.
+
+    Attributes (tensors without axes, so that nothing waits for a device; `scalars` makes numbers of them):
+        loss: the loss.
+        mean: mean value of a pair, what the head says.
+        target: mean target of a pair.
+        spread: mean distance of two different states, as a share of `largest`.
+        collapse: how far mean values stay below their targets, 0 (not at all) to 1 (all embeddings at one point).
+        explosion: largest value, as a share of `largest`; no fixed point has more than 1.
+        bias: mean of value − target, as a share of `largest`.
+        largest: c_R · span / (1 − c_T), with the span given, or that of the rewards in the batch.
+        ceiling: the largest distance that the head can represent.
+        span_known: whether the span was given.
+    """
+
+    loss: Tensor
+    mean: Tensor
+    target: Tensor
+    spread: Tensor
+    collapse: Tensor
+    explosion: Tensor
+    bias: Tensor
+    largest: Tensor
+    ceiling: float
+    span_known: bool
+
+    def scalars(self) -> dict[str, float]:
+        """All numbers by name, for a logger."""
+        names = ("loss", "mean", "target", "spread", "collapse", "explosion", "bias", "largest")
+        return {name: float(getattr(self, name)) for name in names}
+
+    @property
+    def advice(self) -> tuple[str, ...]:
+        """What to change, where something should be."""
+        return tuple(self._advice())
+
+    def _advice(self) -> Iterator[str]:
+        now = self.scalars()
+        if now["explosion"] > 1.05 and now["largest"] > 0.0:
+            source = "" if self.span_known else " by the rewards of this batch; give reward_span="
+            yield (
+                f"values reach {now['explosion']:.3g} times the largest of any fixed point{source}: "
+                "bound the norms (Ball), or lower the learning rate"
+            )
+        if now["collapse"] > 0.5 and now["target"] > 0.0:
+            yield (
+                f"values are {100 * now['collapse']:.0f} % below their targets: embeddings are collapsing; raise the "
+                "weight or the learning rate of this loss, or check the encoder's last layer"
+            )
+        if now["target"] == 0.0:
+            yield "all targets are 0: the rewards of the batch are equal, and next states lie at one point"
+        if self.ceiling < now["largest"]:
+            yield (
+                f"the head represents distances up to {self.ceiling:.3g} and the fixed point may reach "
+                f"{now['largest']:.3g}: scale the rewards, or take a head without a ceiling (Norm, Kernel)"
+            )

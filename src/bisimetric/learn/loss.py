@@ -1,0 +1,214 @@
+"""The loss of a learned metric, one family with its axes as parts.
+
+    L = mean over pairs of ρ( D(φ_i, φ_j) − stop_gradient[ c_R ΔR_ij + c_T T(D)(P_i, P_j) ] )
+
+With a head that can represent it and exact targets, its minimum is the fixed point of U = c_R ΔR + c_T T(U), and
+gradient steps are a damped fixed-point iteration. With sampled targets ρ = `Square` keeps the same minimum, because the
+mean of a square is least at the mean; other penalties move it.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from ..checks import check_number, check_type
+from . import batches
+from .batches import Batch
+from .couplings import Coupling
+from .diagnostics import Diagnostics
+from .heads import Head
+from .nexts import Next
+from .pairs import AllPairs, Pairs, Shuffled
+from .penalties import Penalty, Square
+from .rewards import Reward, RewardDistance, SampledRewards
+
+
+class HeadCeilingWarning(UserWarning):
+    """The head of a loss cannot represent distances as large as its fixed point may have."""
+
+
+@dataclass(frozen=True)
+class MetricLoss:
+    """A loss that trains an encoder so that its distances obey a bisimulation metric's equation.
+
+    Call it: `loss, diagnostics = metric_loss(z, z_target, reward, next, done)`.
+
+    Attributes:
+        head: D, how two embeddings become a number (`Norm`, `Diffuse`, `Kernel`, `Cosine`).
+        coupling: T, how next states are compared (`Independent`, `GaussianW2`, `Particles`, `Categorical`).
+        transition_weight: c_T in [0, 1), the weight of the next states: the discount, γⁿ for n-step returns.
+        reward_weight: c_R > 0, the weight of reward differences.
+        rewards: ΔR (`SampledRewards`, `MeanRewards`, `VarianceCorrected`).
+        penalty: ρ (`Square`, `Huber`).
+        pairs: `AllPairs()` or `Shuffled()`.
+        reward_span: largest minus smallest reward of the problem. Given, the head's ceiling is checked against the
+            largest possible distance, c_R·span/(1 − c_T), with a `HeadCeilingWarning`; diagnostics are shares of that.
+        against: whose embeddings D compares those of z with, "online" (z itself) or "target" (z_target, as MICo's
+            code).
+        terminals: "absorbing" (a state of its own with reward 0) or "ignored" (as published codes do).
+    """
+
+    head: Head
+    coupling: Coupling
+    transition_weight: float
+    reward_weight: float = 1.0
+    rewards: RewardDistance = field(default_factory=SampledRewards)
+    penalty: Penalty = field(default_factory=Square)
+    pairs: Pairs = field(default_factory=AllPairs)
+    reward_span: float | None = None
+    against: str = "online"
+    terminals: str = "absorbing"
+
+    def __post_init__(self) -> None:
+        kinds = {"head": Head, "coupling": Coupling, "rewards": RewardDistance, "penalty": Penalty, "pairs": Pairs}
+        for name, kind in kinds.items():
+            check_type(name, getattr(self, name), kind)
+        if not 0.0 <= check_number("transition_weight", self.transition_weight) < 1.0:
+            raise ValueError(f"transition_weight must be in [0, 1); got {self.transition_weight}.")
+        if not 0.0 < check_number("reward_weight", self.reward_weight) < math.inf:
+            raise ValueError(f"reward_weight must be positive and finite; got {self.reward_weight}.")
+        if self.against not in ("online", "target"):
+            raise ValueError(f'against must be "online" or "target"; got {self.against!r}.')
+        if self.terminals not in ("absorbing", "ignored"):
+            raise ValueError(f'terminals must be "absorbing" or "ignored"; got {self.terminals!r}.')
+        if self.reward_span is not None:
+            if not 0.0 <= check_number("reward_span", self.reward_span) < math.inf:
+                raise ValueError(f"reward_span must be finite and not negative; got {self.reward_span}.")
+            self._warn_of_ceiling(self.largest(self.reward_span))
+
+    def _warn_of_ceiling(self, largest: float) -> None:
+        if self.head.ceiling < largest * (1.0 - 1e-9):
+            warnings.warn(
+                f"head: {self.head} represents distances up to {self.head.ceiling:.4g}, and the fixed point may reach "
+                f"{largest:.4g} = c_R·span/(1 − c_T). Scale rewards (reward_weight), or take a head without a ceiling.",
+                HeadCeilingWarning,
+                stacklevel=4,
+            )
+
+    def largest(self, span: float) -> float:
+        """c_R · span / (1 − c_T): no fixed point has a larger value."""
+        return self.reward_weight * span / (1.0 - self.transition_weight)
+
+    def __call__(
+        self,
+        z: Tensor,
+        z_target: Tensor | None,
+        reward: Reward,
+        next: Next,
+        done: Tensor,
+        *,
+        absorbing: Tensor | None = None,
+        generator: torch.Generator | None = None,
+    ) -> tuple[Tensor, Diagnostics]:
+        """The loss of a batch, and what it says about the embeddings.
+
+        Args:
+            z: embeddings of the states, with gradients [B, D].
+            z_target: embeddings of the same states by the target encoder [B, D]; None for z itself. Only
+                against="target" compares with them.
+            reward: rewards [B], or `RewardMoments`.
+            next: next states in the space of embeddings (of the target encoder, or of a model): samples [B, D] or
+                [B, n, D], `GaussianNext`, or `CategoricalNext`. No gradient goes there.
+            done: whether a transition ended in a terminal state, booleans [B].
+            absorbing: embedding of the state after the end [D]; by default the origin, where the head allows it.
+            generator: of `Shuffled` pairs.
+
+        Returns:
+            (loss, diagnostics). Cost with `AllPairs`: memory O(B² + B·D) beside the coupling's.
+        """
+        batch = batches.checked(z, z_target, reward, next, done, self.rewards)
+        if self.terminals == "absorbing":
+            batch = batches.with_terminals(batch, done, absorbing, at_origin=self.head.translates)
+        values, target, counted = self._pairs(batch, generator)
+        loss = self._mean(self.penalty(values - target), counted)
+        if not bool(torch.isfinite(loss)):
+            _blame(batch)
+        return loss, self._diagnostics(loss, values.detach(), target, counted, batch)
+
+    def _pairs(self, batch: Batch, generator: torch.Generator | None) -> tuple[Tensor, Tensor, Tensor | None]:
+        """(values, targets, which of them count; None for all) of the chosen pairs."""
+        other = batch.z if self.against == "online" else batch.z_target
+        c_R, c_T = self.reward_weight, self.transition_weight
+        if isinstance(self.pairs, Shuffled):
+            partner = self.pairs.partners(len(batch), batch.z.device, generator)
+            values = self.head.paired_values(batch.z, other[partner])
+            with torch.no_grad():
+                delta = self.rewards.between(batch.reward, tuple(value[partner] for value in batch.reward))
+                return values, c_R * delta + c_T * self.coupling.paired(self.head, batch.following, partner), None
+        values = self.head.values(batch.z, other)
+        with torch.no_grad():
+            left = tuple(value[:, None] for value in batch.reward)
+            delta = self.rewards.between(left, tuple(value[None, :] for value in batch.reward))
+            target = c_R * delta + c_T * self.coupling.square(self.head, batch.following)
+        diagonal = self.pairs.diagonal if isinstance(self.pairs, AllPairs) else True
+        if diagonal is None:
+            diagonal = self.coupling.knows_diagonal(batch.following)
+        counted = None if diagonal else ~torch.eye(len(batch), dtype=torch.bool, device=batch.z.device)
+        return values, target, counted
+
+    @staticmethod
+    def _mean(numbers: Tensor, counted: Tensor | None) -> Tensor:
+        """The mean over pairs that count."""
+        if counted is None:
+            return numbers.mean()
+        B = len(numbers)
+        return torch.where(counted, numbers, torch.zeros_like(numbers)).sum() / (B * (B - 1))
+
+    @torch.no_grad()
+    def _diagnostics(
+        self, loss: Tensor, values: Tensor, target: Tensor, counted: Tensor | None, batch: Batch
+    ) -> Diagnostics:
+        first = batch.reward[0]
+        span = first.max() - first.min() if self.reward_span is None else first.new_tensor(self.reward_span)
+        largest = self.reward_weight * span / (1.0 - self.transition_weight)
+        scale = torch.where(largest > 0.0, largest, torch.ones_like(largest))
+        mean, aim = self._mean(values, counted), self._mean(target, counted)
+        lack = 1.0 - mean / torch.where(aim > 0.0, aim, torch.ones_like(aim))
+        return Diagnostics(
+            loss.detach(),
+            mean,
+            aim,
+            self._apart(values, batch) / scale,
+            torch.where(aim > 0.0, lack.clamp(0.0, 1.0), torch.zeros_like(aim)),
+            values.max() / scale,
+            (mean - aim) / scale,
+            largest,
+            self.head.ceiling,
+            self.reward_span is not None,
+        )
+
+    def _apart(self, values: Tensor, batch: Batch) -> Tensor:
+        """The mean distance of two different states of the batch."""
+        if values.ndim == 1:
+            return self.head.paired_distances(batch.z, batch.z.roll(1, 0)).mean()
+        if self.head.zero_diagonal and self.against == "online":
+            distances = values
+        elif self.against == "online":
+            own = values.diagonal()
+            distances = values - 0.5 * (own[:, None] + own[None, :])
+        else:
+            distances = self.head.distances(batch.z, batch.z)
+        B = len(batch)
+        return (distances.sum() - distances.diagonal().sum()) / (B * (B - 1))
+
+
+def _blame(batch: Batch) -> None:
+    """Say whose numbers made a loss that is not finite."""
+    following = batch.following
+    parts = {"z": batch.z, "z_target": batch.z_target}
+    parts |= {"reward": batch.reward[0]} | {f"reward, part {k}": value for k, value in enumerate(batch.reward[1:], 2)}
+    if isinstance(following, Tensor):
+        parts["next"] = following
+    else:
+        parts |= {f"next.{name}": value for name, value in following._asdict().items() if isinstance(value, Tensor)}
+    for name, tensor in parts.items():
+        bad = (~torch.isfinite(tensor)).nonzero()
+        if len(bad):
+            place = ", ".join(str(int(k)) for k in bad[0])
+            raise ValueError(f"{name}: must be finite; entry [{place}] is {float(tensor[tuple(bad[0])])}.")
+    raise ValueError("the loss is not finite, though what it was given is: numbers are too large to be squared.")

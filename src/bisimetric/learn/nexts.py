@@ -1,0 +1,83 @@
+"""What is known of the next states: samples, a Gaussian, or probabilities over finitely many states.
+
+Samples are plain tensors [B, D], or [B, n, D] for n of each state. All of them live in the space of embeddings.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..backends.select import host
+from ..kinds import Floats
+from ..model import Chain, Distributions
+from ..transport import Transport
+
+
+class GaussianNext(NamedTuple):
+    """A Gaussian with independent coordinates for each state: mean [B, D] and standard deviations [B, D]."""
+
+    mean: Tensor
+    std: Tensor
+
+
+class CategoricalNext(NamedTuple):
+    """Probabilities [B, K] over K states whose embeddings are the rows of support [K, D]."""
+
+    probs: Tensor | TransitionRows
+    support: Tensor
+
+
+Next = Tensor | GaussianNext | CategoricalNext
+
+
+class TransitionRows:
+    """Known transition probabilities, which are the same in every step: what is remembered of their transports is kept.
+
+    That only saves time: results do not depend on it beyond the tolerance of a transport.
+    """
+
+    def __init__(self, probs: Tensor | Floats, *, device: torch.device | str | None = None) -> None:
+        """Take probabilities [B, K], one row for each state of a batch."""
+        self.probs = torch.as_tensor(probs, device=device)
+        rows = Distributions.from_matrix(self.probs.detach().cpu().double().numpy()).normalised()
+        rows.check(lambda row: f"row {row} of probs")
+        self.rows = rows
+        self._solvers: dict[Transport, _Transports] = {}
+
+    @classmethod
+    def of(cls, chain: Chain, *, dtype: torch.dtype = torch.float64) -> TransitionRows:
+        """Those of a chain, a state for each row."""
+        return cls(torch.as_tensor(chain.rows.matrix().toarray(), dtype=dtype))
+
+    def costs(self, transport: Transport, ground: Tensor) -> Tensor:
+        """T(ground)(P_i, P_j) of all pairs of rows [B, B], by the engine of the host."""
+        if transport not in self._solvers:
+            self._solvers[transport] = _Transports(self.rows, transport)
+        values = self._solvers[transport](ground.detach().cpu().double().numpy())
+        return torch.as_tensor(values, dtype=ground.dtype, device=ground.device)
+
+
+class _Transports:
+    """Transports between all pairs of some rows, again and again for other ground distances."""
+
+    def __init__(self, rows: Distributions, transport: Transport) -> None:
+        self.solver = host().solver(rows, (np.arange(len(rows)),), transport, remember=True)
+        self.n_rows = len(rows)
+
+    def __call__(self, ground: Floats) -> Floats:
+        values = np.zeros((self.n_rows, self.n_rows))
+        self.solver.prepare(np.ascontiguousarray(ground), np.inf)
+        self.solver.fill(0, 0, self.n_rows, values, _Nobody())
+        upper = np.triu(self.solver.unit * values)
+        return np.asarray(upper + np.triu(upper, 1).T)
+
+
+class _Nobody:
+    """Nobody listens to what a solver reports."""
+
+    def add(self, iterations: int, error: float) -> None:
+        del iterations, error
