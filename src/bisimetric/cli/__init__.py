@@ -27,6 +27,7 @@ from .metric import metric
 from .paper import paper
 from .query import query
 from .solve import solve
+from .truth import truth
 from .view import view
 from .words import BadInputError, complain, say
 
@@ -42,6 +43,7 @@ COMMANDS = (solve, estimate, metric, query, compare, abstract, explain, view, lu
 for command in COMMANDS:
     app.command(command, help_epilogue=epilogue(command.__name__))
 app.command(paper)
+app.command(truth)
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -62,6 +62,11 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "bisimetric paper run sharpness --profile quick --out results",
         "bisimetric paper report results",
     ),
+    "truth": (
+        "bisimetric truth list",
+        "bisimetric truth run drift --profile quick --out truth-results",
+        "bisimetric truth report truth-results",
+    ),
 }
 
 

@@ -12,19 +12,23 @@ import torch
 from torch import Tensor, nn
 
 from ..kinds import Floats, Ints
-from ..learn import CategoricalNext, GaussianNext, MetricLoss, TransitionRows
+from ..learn import CategoricalNext, MetricLoss, TransitionRows
+from ..learn.agents.auxiliary import LatentModel
+from ..learn.agents.networks import mlp
+from ..learn.gaussian import GaussianW2
 from ..learn.nexts import Next
+from ..learn.published import PublishedDBC
 from ..model import MDP, Chain
 
 DIMENSIONS = 32
 HIDDEN = 64
 FEATURES = 16
-RATE = 2e-2  # of Adam at first; falls to a hundredth by a cosine
+RATES = {"table": 1e-2, "network": 3e-3}  # of Adam at first; they fall to a hundredth by a cosine
+START = 0.01  # deviation of the first embeddings of a table
 BATCH = 64
-Needs = str  # what a coupling is told of next states: "rows", "gaussian" or "samples"
 
 
-def encoder_of(kind: str, n_states: int, seed: int) -> Callable[[], Tensor]:
+def encoder_of(kind: str, n_states: int, seed: int) -> nn.Module:
     """A module that gives the embeddings of all states [S, DIMENSIONS], in float64.
 
     "table": a vector of its own for each state. "network": a small network on random features of the states [S, 16],
@@ -32,7 +36,7 @@ def encoder_of(kind: str, n_states: int, seed: int) -> Callable[[], Tensor]:
     """
     generator = torch.Generator().manual_seed(seed)
     if kind == "table":
-        return _Table(0.1 * torch.randn(n_states, DIMENSIONS, generator=generator, dtype=torch.float64))
+        return _Table(START * torch.randn(n_states, DIMENSIONS, generator=generator, dtype=torch.float64))
     return _Network(torch.randn(n_states, FEATURES, generator=generator, dtype=torch.float64), generator)
 
 
@@ -49,35 +53,22 @@ class _Network(nn.Module):
     def __init__(self, features: Tensor, generator: torch.Generator) -> None:
         super().__init__()
         self.features = features
-        self.layers = mlp([FEATURES, HIDDEN, HIDDEN, DIMENSIONS], generator)
+        self.layers = mlp([FEATURES, HIDDEN, HIDDEN, DIMENSIONS], generator, torch.float64)
 
     def forward(self) -> Tensor:
         out: Tensor = self.layers(self.features)
         return out
 
 
-def mlp(sizes: list[int], generator: torch.Generator) -> nn.Sequential:
-    """Linear layers with ReLU between them, in float64, drawn by a generator of their own."""
-    layers: list[nn.Module] = []
-    for fan_in, fan_out in zip(sizes[:-1], sizes[1:], strict=True):
-        layer = nn.Linear(fan_in, fan_out, dtype=torch.float64)
-        with torch.no_grad():
-            bound = 1.0 / math.sqrt(fan_in)
-            layer.weight.uniform_(-bound, bound, generator=generator)
-            layer.bias.uniform_(-bound, bound, generator=generator)
-        layers += [layer, nn.ReLU()]
-    return nn.Sequential(*layers[:-1])
-
-
 class Schedule:
-    """Adam whose rate falls by a cosine to a hundredth over so many steps."""
+    """Adam whose rate falls by a cosine to a hundredth over so many steps; it stays for 0 steps."""
 
-    def __init__(self, parameters: Iterator[nn.Parameter], steps: int, rate: float = RATE) -> None:
+    def __init__(self, parameters: Iterator[nn.Parameter], steps: int, rate: float) -> None:
         self.optimiser = torch.optim.Adam(parameters, lr=rate)
-        self._rate, self._steps, self._done = rate, max(steps, 1), 0
+        self._rate, self._steps, self._done = rate, steps, 0
 
     def step(self, loss: Tensor) -> None:
-        share = 0.5 * (1.0 + math.cos(math.pi * min(self._done / self._steps, 1.0)))
+        share = 0.5 * (1.0 + math.cos(math.pi * min(self._done / self._steps, 1.0))) if self._steps else 1.0
         for group in self.optimiser.param_groups:
             group["lr"] = self._rate * (0.01 + 0.99 * share)
         self._done += 1
@@ -99,19 +90,14 @@ class ExactBatch:
 
     @classmethod
     def of(cls, chain: Chain) -> ExactBatch:
-        reward = torch.as_tensor(np.asarray(chain.rewards, np.float64))
+        reward = torch.tensor(np.asarray(chain.rewards, np.float64))
         return cls(reward, TransitionRows.of(chain), torch.zeros(len(reward), dtype=torch.bool))
 
-    def next(self, needs: Needs, z: Tensor, particles: int, generator: torch.Generator) -> Next:
-        """The next states as a coupling wants them."""
-        if needs == "rows":
+    def next(self, z: Tensor, particles: int, generator: torch.Generator) -> Next:
+        """The next states: their probabilities, or so many samples of each state's."""
+        if not particles:
             return CategoricalNext(self.rows, z)
-        P = self.rows.probs
-        if needs == "gaussian":
-            mean = P @ z
-            return GaussianNext(mean, (P @ z.square() - mean.square()).clamp_min(0.0).sqrt())
-        drawn = torch.multinomial(P, particles, replacement=True, generator=generator)
-        return z[drawn]
+        return z[torch.multinomial(self.rows.probs, particles, replacement=True, generator=generator)]
 
 
 def learn_exactly(
@@ -121,17 +107,19 @@ def learn_exactly(
     schedule: Schedule,
     steps: int,
     *,
-    needs: Needs = "rows",
-    particles: int = 1,
+    particles: int = 0,
     generator: torch.Generator | None = None,
     watch: Callable[[int, Tensor], None] | None = None,
 ) -> None:
-    """Optimiser steps on all pairs of states of a known chain; `watch` sees the embeddings after each."""
+    """Optimiser steps on all pairs of states of a known chain; `watch` sees the embeddings after each.
+
+    particles: samples of each state's next states that the loss is told of, 0 for their probabilities.
+    """
     drawing = torch.Generator().manual_seed(0) if generator is None else generator
     for k in range(steps):
         z = encoder()
-        following = batch.next(needs, z.detach(), particles, drawing)
-        schedule.step(loss(z, None, batch.reward, following, batch.done)[0])
+        following = batch.next(z.detach(), particles, drawing)
+        schedule.step(loss(z, None, batch.reward, following, batch.done, generator=drawing)[0])
         if watch is not None:
             watch(k, encoder().detach())
 
@@ -140,9 +128,10 @@ def learn_exactly(
 
 
 class Transitions(NamedTuple):
-    """Sampled transitions under a policy: state, reward, next state, each [N]."""
+    """Sampled transitions under a policy: state, action (its number in the state), reward, next state, each [N]."""
 
     state: Ints
+    action: Ints
     reward: Floats
     following: Ints
 
@@ -151,10 +140,11 @@ def sample(mdp: MDP, policy: Floats, count: int, seed: int) -> Transitions:
     """Transitions from states drawn uniformly, with actions of the policy."""
     rng = np.random.default_rng([seed, count])
     state = rng.integers(mdp.n_states, size=count)
-    choice = _draw(rng, _by_state(mdp, policy)[state]) + np.asarray(mdp.choice_ptr)[state]
+    action = _draw(rng, _by_state(mdp, policy)[state])
+    choice = action + np.asarray(mdp.choice_ptr)[state]
     P = np.asarray(mdp.rows.matrix().toarray())
     following = _draw(rng, P[choice])
-    return Transitions(state, np.asarray(mdp.rewards, np.float64)[choice], following)
+    return Transitions(state, action, np.asarray(mdp.rewards, np.float64)[choice], following)
 
 
 def _by_state(mdp: MDP, policy: Floats) -> Floats:
@@ -184,38 +174,20 @@ def estimated(transitions: Transitions, n_states: int, gamma: float) -> Chain:
     return Chain.from_arrays(counts / counts.sum(axis=1, keepdims=True), rewards, gamma)
 
 
-class LatentModel(nn.Module):
-    """A Gaussian over next embeddings, as DBC learns it: mean and deviations by a small network from an embedding."""
-
-    def __init__(self, generator: torch.Generator) -> None:
-        super().__init__()
-        self.layers = mlp([DIMENSIONS, HIDDEN, 2 * DIMENSIONS], generator)
-
-    def forward(self, z: Tensor) -> GaussianNext:
-        mean, spread = self.layers(z).chunk(2, dim=-1)
-        return GaussianNext(mean, nn.functional.softplus(spread) + 1e-3)
-
-    def loss(self, z: Tensor, following: Tensor) -> Tensor:
-        """Negative log-likelihood of observed next embeddings."""
-        guess = self(z)
-        return (((following - guess.mean) / guess.std).square() * 0.5 + guess.std.log()).mean()
-
-
 def learn_from_samples(
     loss: MetricLoss,
     encoder: nn.Module,
     transitions: Transitions,
+    schedule: Schedule,
     steps: int,
     seed: int,
-    *,
-    needs: Needs,
 ) -> None:
     """Optimiser steps on minibatches of transitions; a Gaussian is learned beside where the coupling wants one."""
     generator = torch.Generator().manual_seed(seed)
+    gaussian = isinstance(getattr(loss, "coupling", None), GaussianW2) or isinstance(loss, PublishedDBC)
     state, following = torch.as_tensor(transitions.state), torch.as_tensor(transitions.following)
     reward = torch.as_tensor(transitions.reward)
-    model = LatentModel(generator) if needs == "gaussian" else None
-    own = Schedule(encoder.parameters(), steps)
+    model = LatentModel(DIMENSIONS, HIDDEN, generator, torch.float64) if gaussian else None
     beside = None if model is None else Schedule(model.parameters(), steps, 5e-3)
     done = torch.zeros(BATCH, dtype=torch.bool)
     for _ in range(steps):
@@ -227,4 +199,4 @@ def learn_from_samples(
             beside.step(model.loss(z.detach(), coming))
             with torch.no_grad():
                 told = model(z.detach())
-        own.step(loss(z, None, reward[drawn], told, done, generator=generator)[0])
+        schedule.step(loss(z, None, reward[drawn], told, done, generator=generator)[0])
