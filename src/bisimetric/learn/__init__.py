@@ -16,17 +16,23 @@ except ModuleNotFoundError as missing:  # pragma: no cover - seen by a process w
 
 from .couplings import Categorical, Coupling, Independent
 from .diagnostics import Diagnostics
+from .gaussian import GaussianW2
 from .heads import Cosine, Diffuse, Head, Kernel, Norm
 from .loss import HeadCeilingWarning, MetricLoss
 from .nexts import CategoricalNext, GaussianNext, TransitionRows
 from .pairs import AllPairs, Shuffled
+from .particles import Particles, transport_of
 from .penalties import Huber, Square
+from .presets import dbc, ksme, mico, simsr
+from .published import PublishedDBC
 from .rewards import MeanRewards, RewardMoments, SampledRewards, VarianceCorrected
+from .targets import Ball, MovingAverage, Online, norm_bound
 
 del _torch
 
 __all__ = [
     "AllPairs",
+    "Ball",
     "Categorical",
     "CategoricalNext",
     "Cosine",
@@ -34,6 +40,7 @@ __all__ = [
     "Diagnostics",
     "Diffuse",
     "GaussianNext",
+    "GaussianW2",
     "Head",
     "HeadCeilingWarning",
     "Huber",
@@ -41,11 +48,21 @@ __all__ = [
     "Kernel",
     "MeanRewards",
     "MetricLoss",
+    "MovingAverage",
     "Norm",
+    "Online",
+    "Particles",
+    "PublishedDBC",
     "RewardMoments",
     "SampledRewards",
     "Shuffled",
     "Square",
     "TransitionRows",
     "VarianceCorrected",
+    "dbc",
+    "ksme",
+    "mico",
+    "norm_bound",
+    "simsr",
+    "transport_of",
 ]

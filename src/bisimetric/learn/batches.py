@@ -114,7 +114,7 @@ def with_terminals(batch: Batch, done: Tensor, absorbing: Tensor | None, *, at_o
         if not at_origin:
             raise ValueError(
                 "done: transitions end, and with this head the absorbing state has no natural place. Give its "
-                "embedding as absorbing= [D] (a torch.nn.Parameter, or the encoder's answer to an observation of its own)."
+                "embedding as absorbing= [D] (a torch.nn.Parameter, or what the encoder makes of a blank observation)."
             )
         absorbing = torch.zeros_like(batch.z[0])
     if absorbing.shape != batch.z.shape[1:]:
@@ -144,3 +144,20 @@ def _led(following: Next, done: Tensor, absorbing: Tensor) -> Next:
     last = torch.zeros_like(probs[:1])
     last[0, -1] = 1.0
     return CategoricalNext(torch.cat([probs, last]), torch.cat([following.support, absorbing[None]]))
+
+
+def blame(batch: Batch) -> None:
+    """Say whose numbers made a loss that is not finite."""
+    following = batch.following
+    parts = {"z": batch.z, "z_target": batch.z_target}
+    parts |= {"reward": batch.reward[0]} | {f"reward, part {k}": value for k, value in enumerate(batch.reward[1:], 2)}
+    if isinstance(following, Tensor):
+        parts["next"] = following
+    else:
+        parts |= {f"next.{name}": value for name, value in following._asdict().items() if isinstance(value, Tensor)}
+    for name, tensor in parts.items():
+        bad = (~torch.isfinite(tensor)).nonzero()
+        if len(bad):
+            place = ", ".join(str(int(k)) for k in bad[0])
+            raise ValueError(f"{name}: must be finite; entry [{place}] is {float(tensor[tuple(bad[0])])}.")
+    raise ValueError("the loss is not finite, though what it was given is: numbers are too large to be squared.")

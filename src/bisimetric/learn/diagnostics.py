@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 
@@ -66,3 +68,37 @@ class Diagnostics:
                 f"the head represents distances up to {self.ceiling:.3g} and the fixed point may reach "
                 f"{now['largest']:.3g}: scale the rewards, or take a head without a ceiling (Norm, Kernel)"
             )
+
+
+class Sums(NamedTuple):
+    """What is looked at in a batch: mean value, mean target, mean distance of two states, largest value."""
+
+    mean: Tensor
+    target: Tensor
+    apart: Tensor
+    top: Tensor
+
+
+def scale_of(reward: Tensor, span: float | None, factor: float) -> Tensor:
+    """The largest value of a fixed point: factor times the span given, or that of the rewards in the batch."""
+    return factor * (reward.max() - reward.min() if span is None else reward.new_tensor(span))
+
+
+def diagnosed(loss: Tensor, sums: Sums, largest: Tensor, ceiling: float, span_known: bool) -> Diagnostics:
+    """Diagnostics from sums, with `largest` as the unit."""
+    mean, target, apart, top = sums
+    one = torch.ones_like(largest)
+    scale = torch.where(largest > 0.0, largest, one)
+    lack = (1.0 - mean / torch.where(target > 0.0, target, one)).clamp(0.0, 1.0)
+    return Diagnostics(
+        loss=loss.detach(),
+        mean=mean.detach(),
+        target=target,
+        spread=apart.detach() / scale,
+        collapse=torch.where(target > 0.0, lack, torch.zeros_like(lack)).detach(),
+        explosion=top.detach() / scale,
+        bias=(mean - target).detach() / scale,
+        largest=largest,
+        ceiling=ceiling,
+        span_known=span_known,
+    )

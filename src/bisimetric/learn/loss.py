@@ -20,7 +20,7 @@ from ..checks import check_number, check_type
 from . import batches
 from .batches import Batch
 from .couplings import Coupling
-from .diagnostics import Diagnostics
+from .diagnostics import Diagnostics, Sums, diagnosed, scale_of
 from .heads import Head
 from .nexts import Next
 from .pairs import AllPairs, Pairs, Shuffled
@@ -127,7 +127,7 @@ class MetricLoss:
         values, target, counted = self._pairs(batch, generator)
         loss = self._mean(self.penalty(values - target), counted)
         if not bool(torch.isfinite(loss)):
-            _blame(batch)
+            batches.blame(batch)
         return loss, self._diagnostics(loss, values.detach(), target, counted, batch)
 
     def _pairs(self, batch: Batch, generator: torch.Generator | None) -> tuple[Tensor, Tensor, Tensor | None]:
@@ -159,28 +159,15 @@ class MetricLoss:
         B = len(numbers)
         return torch.where(counted, numbers, torch.zeros_like(numbers)).sum() / (B * (B - 1))
 
-    @torch.no_grad()
     def _diagnostics(
         self, loss: Tensor, values: Tensor, target: Tensor, counted: Tensor | None, batch: Batch
     ) -> Diagnostics:
-        first = batch.reward[0]
-        span = first.max() - first.min() if self.reward_span is None else first.new_tensor(self.reward_span)
-        largest = self.reward_weight * span / (1.0 - self.transition_weight)
-        scale = torch.where(largest > 0.0, largest, torch.ones_like(largest))
-        mean, aim = self._mean(values, counted), self._mean(target, counted)
-        lack = 1.0 - mean / torch.where(aim > 0.0, aim, torch.ones_like(aim))
-        return Diagnostics(
-            loss.detach(),
-            mean,
-            aim,
-            self._apart(values, batch) / scale,
-            torch.where(aim > 0.0, lack.clamp(0.0, 1.0), torch.zeros_like(aim)),
-            values.max() / scale,
-            (mean - aim) / scale,
-            largest,
-            self.head.ceiling,
-            self.reward_span is not None,
-        )
+        with torch.no_grad():
+            sums = Sums(
+                self._mean(values, counted), self._mean(target, counted), self._apart(values, batch), values.max()
+            )
+            scale = scale_of(batch.reward[0], self.reward_span, self.reward_weight / (1.0 - self.transition_weight))
+            return diagnosed(loss, sums, scale, self.head.ceiling, self.reward_span is not None)
 
     def _apart(self, values: Tensor, batch: Batch) -> Tensor:
         """The mean distance of two different states of the batch."""
@@ -195,20 +182,3 @@ class MetricLoss:
             distances = self.head.distances(batch.z, batch.z)
         B = len(batch)
         return (distances.sum() - distances.diagonal().sum()) / (B * (B - 1))
-
-
-def _blame(batch: Batch) -> None:
-    """Say whose numbers made a loss that is not finite."""
-    following = batch.following
-    parts = {"z": batch.z, "z_target": batch.z_target}
-    parts |= {"reward": batch.reward[0]} | {f"reward, part {k}": value for k, value in enumerate(batch.reward[1:], 2)}
-    if isinstance(following, Tensor):
-        parts["next"] = following
-    else:
-        parts |= {f"next.{name}": value for name, value in following._asdict().items() if isinstance(value, Tensor)}
-    for name, tensor in parts.items():
-        bad = (~torch.isfinite(tensor)).nonzero()
-        if len(bad):
-            place = ", ".join(str(int(k)) for k in bad[0])
-            raise ValueError(f"{name}: must be finite; entry [{place}] is {float(tensor[tuple(bad[0])])}.")
-    raise ValueError("the loss is not finite, though what it was given is: numbers are too large to be squared.")

@@ -5,7 +5,7 @@ Samples are plain tensors [B, D], or [B, n, D] for n of each state. All of them 
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import torch
@@ -31,7 +31,7 @@ class CategoricalNext(NamedTuple):
     support: Tensor
 
 
-Next = Tensor | GaussianNext | CategoricalNext
+Next: TypeAlias = Tensor | GaussianNext | CategoricalNext
 
 
 class TransitionRows:
@@ -71,12 +71,12 @@ class _Transports:
     def __call__(self, ground: Floats) -> Floats:
         values = np.zeros((self.n_rows, self.n_rows))
         self.solver.prepare(np.ascontiguousarray(ground), np.inf)
-        self.solver.fill(0, 0, self.n_rows, values, _Nobody())
+        self.solver.fill(0, 0, self.n_rows, values, Nobody())
         upper = np.triu(self.solver.unit * values)
         return np.asarray(upper + np.triu(upper, 1).T)
 
 
-class _Nobody:
+class Nobody:
     """Nobody listens to what a solver reports."""
 
     def add(self, iterations: int, error: float) -> None:

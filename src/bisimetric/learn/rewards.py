@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
@@ -17,7 +17,7 @@ class RewardMoments(NamedTuple):
     variance: Tensor
 
 
-Reward = Tensor | RewardMoments
+Reward: TypeAlias = Tensor | RewardMoments
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,98 @@
+"""DBC as its public code has it, which is another loss than its paper's.
+
+The code works coordinate by coordinate. With h(x) = x²/2 for |x| < 1 and |x| − 1/2 beyond ("smooth L1"):
+
+    L = mean over pairs and coordinates k of ( h(z_ik − z_jk) − h(r_i − r_j) − γ √((μ_ik − μ_jk)² + (σ_ik − σ_jk)²) )²
+
+Each coordinate is to solve the same equation of one number a state, so further coordinates add nothing, and what no
+line can represent is a compromise. Where rewards are equal, near distances solve x²/2 = γ x', not x = γ x': small ones
+are blown up to the root of 2γx' at each step, so that states that should coincide may end far apart.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn.functional import smooth_l1_loss
+
+from ..checks import check_number
+from . import batches
+from .diagnostics import Diagnostics, Sums, diagnosed, scale_of
+from .gaussian import GaussianW2, coordinate_w2, moments
+from .heads import Head, Norm
+from .nexts import Next
+from .pairs import Shuffled
+from .rewards import Reward, SampledRewards
+
+
+@dataclass(frozen=True)
+class PublishedDBC:
+    """The loss of DBC's public code (see the module); called like a `MetricLoss`.
+
+    Its pairs are `Shuffled`, its rewards sampled, and the next states of terminal transitions are taken as they come.
+    Distances to be scored are those of `head`, the L1 norm.
+
+    Args:
+        transition_weight: γ. reward_weight: c_R, 1 in the code; it multiplies rewards.
+        reward_span: largest minus smallest reward, for diagnostics.
+    """
+
+    transition_weight: float
+    reward_weight: float = 1.0
+    reward_span: float | None = None
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= check_number("transition_weight", self.transition_weight) < 1.0:
+            raise ValueError(f"transition_weight must be in [0, 1); got {self.transition_weight}.")
+        if not 0.0 < check_number("reward_weight", self.reward_weight) < math.inf:
+            raise ValueError(f"reward_weight must be positive and finite; got {self.reward_weight}.")
+
+    @property
+    def head(self) -> Head:
+        """How its embeddings are compared."""
+        return Norm(1.0)
+
+    def __call__(
+        self,
+        z: Tensor,
+        z_target: Tensor | None,
+        reward: Reward,
+        next: Next,
+        done: Tensor,
+        *,
+        absorbing: Tensor | None = None,
+        generator: torch.Generator | None = None,
+    ) -> tuple[Tensor, Diagnostics]:
+        """The loss of a batch; arguments as for `MetricLoss`, of which `z_target`, `done` and `absorbing` have no say.
+
+        next: `GaussianNext` or `CategoricalNext`; or the predictions of a deterministic model [B, D], of which the code
+        takes h in place of W₂.
+        """
+        del absorbing
+        rewards = SampledRewards()
+        batch = batches.checked(z, z_target, reward, next, done, rewards)
+        partner = Shuffled().partners(len(z), z.device, generator)
+        values = _smooth(z - z[partner])
+        with torch.no_grad():
+            following = batch.following
+            if isinstance(following, Tensor):
+                ahead = _smooth(following[:, 0] - following[partner, 0])
+            else:
+                ahead = coordinate_w2(moments(GaussianW2(), following), partner)
+            delta = _smooth(self.reward_weight * (batch.reward[0] - batch.reward[0][partner]))
+            target = delta[:, None] + self.transition_weight * ahead
+        loss = (values - target).square().mean()
+        if not bool(torch.isfinite(loss)):
+            batches.blame(batch)
+        with torch.no_grad():
+            sums = Sums(values.mean(), target.mean(), values.mean(), values.max())
+            scale = scale_of(batch.reward[0], self.reward_span, self.reward_weight / (1.0 - self.transition_weight))
+            return loss, diagnosed(loss, sums, scale, self.head.ceiling, self.reward_span is not None)
+
+
+def _smooth(x: Tensor) -> Tensor:
+    """h(x), PyTorch's smooth L1."""
+    return smooth_l1_loss(x, torch.zeros_like(x), reduction="none")
