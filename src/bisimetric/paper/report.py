@@ -241,7 +241,8 @@ def page(
     parts = [
         "<!doctype html><html lang='en'><head><meta charset='utf-8'>",
         "<meta name='viewport' content='width=device-width, initial-scale=1'>",
-        f"<title>Approximate policy iteration with bisimulation metrics</title><style>{PAGE_STYLE}</style></head><body>",
+        "<title>Approximate policy iteration with bisimulation metrics</title>",
+        f"<style>{PAGE_STYLE}</style></head><body>",
         "<h1>Approximate policy iteration with bisimulation metrics: the experiments, rerun</h1>",
         f"<p class='verdicts'>{verdicts_html(shown_claims)}</p>",
         "<p>Kemertas and Jepson (TMLR 2022), rerun with bisimetric "

@@ -55,7 +55,7 @@ def per_seed(table: Table, measure: Callable[[Table], float]) -> dict[int, float
 
 
 def number(row: Row, name: str) -> float:
-    return float(row.arrays[name])
+    return float(row.arrays[name].reshape(-1)[0])
 
 
 def _median(table: Table, name: str) -> float:

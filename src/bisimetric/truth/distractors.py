@@ -1,4 +1,4 @@
-"""Do metric losses help an agent to see past distractors that it was not trained with?"""
+"""Distractors: whether metric losses help an agent to see past those that it was not trained with."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from .. import problems
-from ..kinds import Floats
+from ..kinds import Floats, Ints
 from ..model import MDP
 from ..paper.jobs import Arrays, Whole
 from ..paper.table import Cell, Table
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
 TITLE = "Distractors: trained with some, tested with others"
 CAPTION = (
-    "A gridworld of 16 cells seen through 8 loud distractors, noise and a random projection; Q-learning on transitions of "
-    "the uniform policy, tested with 8 other distractors. none: the Q loss alone; layernorm: with a LayerNorm on the "
-    "embeddings; self-prediction: predict the next embedding; the others: a metric loss of the uniform policy, weight 0.5, "
-    "not tuned for any (norm: Norm(2) with the Gaussian coupling that fits it). Left: return of the greedy policy over "
-    "states and test distractors (0: uniform policy, 1: best). Middle: correlation of the distances of embeddings with "
-    "d_π over pairs of test observations (Euclidean where there is no metric loss). Right: share of test observations whose "
-    "nearest neighbour with another distractor shows the same state. Bars: standard errors over seeds; hollow: the same "
-    "with training distractors."
+    "A gridworld of 16 cells seen through 8 loud distractors, noise and a random projection; Q-learning on "
+    "transitions of the uniform policy, tested with 8 other distractors. none: the Q loss alone; layernorm: with a "
+    "LayerNorm on the embeddings; self-prediction: predict the next embedding; the others: a metric loss of the "
+    "uniform policy, weight 0.5, not tuned for any (norm: Norm(2) with the Gaussian coupling that fits it). Left: "
+    "return of the greedy policy over states and test distractors (0: uniform policy, 1: best). Middle: correlation "
+    "of the distances of embeddings with d_π over pairs of test observations (Euclidean where there is no metric "
+    "loss). Right: share of test observations whose nearest neighbour with another distractor shows the same state. "
+    "Bars: standard errors over seeds; hollow: the same with training distractors."
 )
 QUANTITIES = ("return", "correlation", "neighbours", "train_return", "train_correlation", "train_neighbours", "seconds")
 BATCH = 128
@@ -82,17 +82,18 @@ class DistractorJob:
         test, train = (self._scores(seen, agent, which) for which in (seen.test, seen.train))
         return {**test, **{f"train_{name}": value for name, value in train.items()}, "seconds": np.array([seconds])}
 
-    def _scores(self, seen: Distracted, agent: QLearner, bank: Floats) -> Arrays:
+    def _scores(self, seen: Distracted, agent: QLearner, bank: Ints) -> Arrays:
         """What the agent makes of every state with every distractor of a bank."""
         import torch
 
         from ..learn import Norm
+        from ..learn.agents import MetricTask
 
         S = seen.mdp.n_states
         state = np.tile(np.repeat(np.arange(S), len(bank)), VIEWS)
         distractor = np.tile(np.tile(bank, S), VIEWS)
         observation = torch.from_numpy(seen.observe(state, distractor, np.random.default_rng([self.seed, 13])))
-        head = agent.task.metric.head if self.method in METRIC_METHODS else Norm(2.0)  # type: ignore[union-attr]
+        head = agent.task.metric.head if isinstance(agent.task, MetricTask) else Norm(2.0)
         with torch.no_grad():
             z = agent.encoder(observation)
             learned = head.distances(z, z).double().numpy()

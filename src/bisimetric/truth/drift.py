@@ -1,4 +1,4 @@
-"""Does a conservative policy update keep a learned metric near the metric of the policy that it is for?"""
+"""Drift: whether conservative updates keep a learned metric near that of the policy that it is for."""
 
 from __future__ import annotations
 
@@ -22,11 +22,12 @@ if TYPE_CHECKING:
 
 TITLE = "Drift: a learned metric behind its policy"
 CAPTION = (
-    "API(α) in which an encoder takes the place of the sweeps: for each policy so many optimiser steps of Norm(1) with "
-    "exact transport (an embedding of 32 numbers for each state, all pairs, the model known), then classes by the learned "
-    "distances, a greedy policy with noise (|N(0, 0.2)| added to its probabilities), and a step of size α towards it. Left: "
-    "‖d̂_k − d_π_k‖∞ against the certified metric of each policy, as a part of the diameter of the first one. Middle: how "
-    "far the certified metric moved. Right: distance from the best values, as a part of their span. α = 0: the policy stays."
+    "API(α) in which an encoder takes the place of the sweeps: for each policy so many optimiser steps of Norm(1) "
+    "with exact transport (an embedding of 32 numbers for each state, all pairs, the model known), then classes by "
+    "the learned distances, a greedy policy with noise (|N(0, 0.2)| added to its probabilities), and a step of size α "
+    "towards it. Left: ‖d̂_k − d_π_k‖∞ against the certified metric of each policy, as a part of the diameter of the "
+    "first one. Middle: how far the certified metric moved. Right: distance from the best values, as a part of their "
+    "span. α = 0: the policy stays."
 )
 NOISE = 0.2
 RATE = 5e-3

@@ -1,4 +1,4 @@
-"""The finite models of the truth table, by name, and what is known of them: the policy's chain and its certified metric."""
+"""The finite models of the truth table, by name, with the certified metric of their uniform policy."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""A finite model seen through distractors, noise and a random projection, with true distances for every pair of observations.
+"""A finite model seen through distractors, noise and a random projection; all distances of observations are known.
 
-An observation of a state s is M [code(s); κ u_j; σ ε]: a random code of the state, a large distractor u_j out of a bank, and
-noise, all mixed by a random orthogonal matrix M. Distractors are drawn anew with every step, whatever the state and the
-action are. So rewards and the next states depend on s alone, and d_π of two observations is d_π of their states.
+An observation of a state s is M [code(s); κ u_j; σ ε]: a random code of the state, a large distractor u_j out of a
+bank, and noise, all mixed by a random orthogonal matrix M. Distractors are drawn anew with every step, whatever the
+state and the action are. So rewards and the next states depend on s alone, and d_π of two observations is d_π of their
+states.
 """
 
 from __future__ import annotations

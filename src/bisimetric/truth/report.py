@@ -116,8 +116,9 @@ def _page(folder: Path, profile: Profile, release: str, sections: list[Section],
             f"<title>The truth table of learned metrics</title><style>{PAGE_STYLE}</style></head><body>",
             "<h1>The truth table of learned metrics</h1>",
             f"<p class='verdicts'>{verdicts_html(shown)}</p>",
-            f"<p>Losses against their own fixed points and the certified metric, with bisimetric {html.escape(release)}, "
-            f"profile <b>{profile.name}</b>: {profile.seeds} seeds. Shaded, and bars: standard errors over seeds.</p>",
+            "<p>Losses against their own fixed points and the certified metric, with bisimetric "
+            f"{html.escape(release)}, profile <b>{profile.name}</b>: {profile.seeds} seeds. Shaded, and bars: "
+            "standard errors over seeds.</p>",
             f"<nav>{links} <a href='#claims'>Claims</a> <a href='#settings'>Settings</a></nav>",
             *(_figure_html(folder, section) for section in sections),
             "<h2 id='claims'>Claims</h2>",
@@ -149,7 +150,8 @@ def _facts(folder: Path, profile: Profile, release: str, names: list[str]) -> Ma
     return {
         "command": f"{COMMAND} run {which} --profile {profile.name}",
         "profile": str(profile),
-        "seeds": f"0 to {profile.seeds - 1}, of the model (where it is a random one), the samples and the encoder alike",
+        "seeds": f"0 to {profile.seeds - 1}, of the model (where it is a random one), the samples and the encoder "
+        "alike",
         "runs made by": "; ".join(_made(folder, cells)),
         "page made by": f"bisimetric {release}, Python {platform.python_version()}, {_versions()}",
     }
@@ -161,7 +163,9 @@ def _made(folder: Path, cells: list[Cell]) -> list[str]:
     for job in {job_id(cell.job): cell.job for cell in cells}.values():
         facts = store.made_by(folder, job)
         if facts is not None:
-            text = ", ".join(f"{key} {facts[key]}" for key in ("processor", "version", "python", "numpy") if key in facts)
+            text = ", ".join(
+                f"{key} {facts[key]}" for key in ("processor", "version", "python", "numpy") if key in facts
+            )
             kinds[text] = kinds.get(text, 0) + 1
     return [f"{count} runs: {text}" for text, count in kinds.items()]
 
@@ -202,14 +206,21 @@ def _markdown(folder: Path, profile: Profile, release: str, names: list[str], de
         "",
         f"**Of {len(shown)} claims {verdict_counts(shown)}.**",
         "",
-        "What do the losses of learned bisimulation metrics converge to, how near do encoders come to that, and how far is "
-        f"it from the certified metric? {profile.seeds} seeds. Made by `{facts['command']}` and `{COMMAND} report RESULTS "
-        "--publish FOLDER`; this page is generated. Shaded, and bars: standard errors over seeds. What the losses are: "
-        "[learned metrics](../learn.md).",
+        "What do the losses of learned bisimulation metrics converge to, how near do encoders come to that, and how "
+        f"far is it from the certified metric? {profile.seeds} seeds. Made by `{facts['command']}` and `{COMMAND} "
+        "report RESULTS --publish FOLDER`; this page is generated. Shaded, and bars: standard errors over seeds. "
+        "What the losses are: [learned metrics](../learn.md).",
     ]
     for name in names:
         module = figure(name)
-        out += ["", f"## {module.TITLE}", "", f"![{module.TITLE}]({name}.png)", "", f"{module.CAPTION} [Table]({name}.csv)."]
+        out += [
+            "",
+            f"## {module.TITLE}",
+            "",
+            f"![{module.TITLE}]({name}.png)",
+            "",
+            f"{module.CAPTION} [Table]({name}.csv).",
+        ]
     out += ["", "## Claims", "", ABOUT_RULES, "", *claims_markdown(shown), "", "## Settings", ""]
     out += [f"- {key}: {value}" for key, value in facts.items() if key != "command"]
     return "\n".join(out) + "\n"

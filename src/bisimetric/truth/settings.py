@@ -31,7 +31,7 @@ class Profile:
 
 MODELS = ("chain", "staircase", "detours", "garnet", "copies", "distractors", "lake", "taxi")
 QUICK = Profile("quick", 3, ("garnet", "copies", "lake"), 150, 5_000, 16, 20, 150, 1_000, 0.5)
-FULL = Profile("full", 10, MODELS, 500, 20_000, 60, 20, 1_000, 4_000, 2.0)
+FULL = Profile("full", 10, MODELS, 800, 20_000, 60, 20, 2_000, 4_000, 2.0)
 PROFILES = {profile.name: profile for profile in (QUICK, FULL)}
 
 LOSSES = ("norm", "dbc", "dbc-published", "mico", "ksme", "simsr")  # norm: Norm(1) with exact transport

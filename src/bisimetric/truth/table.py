@@ -5,13 +5,14 @@ from __future__ import annotations
 import csv
 import io
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from ..kinds import Floats
+from ..model import MDP
 from ..paper.jobs import Arrays, Whole
-from ..paper.table import Cell, Table
+from ..paper.table import Cell, Keys, Table
 from ..policy.batch import Work
 from .distractors import correlation
 from .models import known
@@ -22,14 +23,25 @@ if TYPE_CHECKING:
 
 TITLE = "The truth table"
 CAPTION = (
-    "Each loss on each model, under the uniform policy; rewards scaled so that mean rewards span 1, γ = 0.9. Bars: error of "
-    "learned distances to the certified d_π, the largest over pairs of states, in diameters of d_π; black lines: that of the "
-    "loss's own fixed point, which no training can undo. table: an embedding of 32 numbers for each state; network: a small "
-    "network on 16 random features. exact: all pairs, the model known; samples: minibatches of transitions (norm: the exact "
-    "coupling of observed frequencies; dbc: a Gaussian learned beside). taxi has the first of its four destinations only "
-    "(126 of 500 states), with the exact model only. Errors above 2 are cut off."
+    "Each loss on each model, under the uniform policy; rewards scaled so that mean rewards span 1, γ = 0.9. Bars: "
+    "error of learned distances to the certified d_π, the largest over pairs of states, in diameters of d_π; black "
+    "lines: that of the loss's own fixed point, which no training can undo. table: an embedding of 32 numbers for "
+    "each state; network: a small network on 16 random features. exact: all pairs, the model known; samples: "
+    "minibatches of transitions (norm: the exact coupling of observed frequencies; dbc: a Gaussian learned beside). "
+    "taxi has the first of its four destinations only (126 of 500 states), with the exact model only. Errors above 2 "
+    "are cut off."
 )
-NAMES = ("own_error", "true_error", "true_mean", "bias", "bias_mean", "correlation", "fixed_correlation", "largest", "seconds")
+NAMES = (
+    "own_error",
+    "true_error",
+    "true_mean",
+    "bias",
+    "bias_mean",
+    "correlation",
+    "fixed_correlation",
+    "largest",
+    "seconds",
+)
 QUANTITIES = NAMES
 MOST = 2.0  # of the pictures
 LARGE = 100  # states above which only the exact model is used: batches would see too few of their pairs
@@ -39,9 +51,9 @@ LARGE = 100  # states above which only the exact model is used: batches would se
 class TableJob:
     """One cell of the truth table with one seed.
 
-    Errors are in diameters of d_π: own_error of learned distances to the loss's fixed point, true_error and true_mean to
-    d_π (largest, mean over pairs), bias and bias_mean of the fixed point to d_π. largest is the largest learned distance,
-    as a number; seconds are CPU seconds of training.
+    Errors are in diameters of d_π: own_error of learned distances to the loss's fixed point, true_error and true_mean
+    to d_π (largest, mean over pairs), bias and bias_mean of the fixed point to d_π. largest is the largest learned
+    distance, as a number; seconds are CPU seconds of training.
     """
 
     loss: str
@@ -87,12 +99,16 @@ class TableJob:
         own, true = np.asarray(fixed.distance, np.float64), case.distance
         return {name: np.array([value]) for name, value in _measures(learned, own, true, seconds).items()}
 
-    def _loss(self, gamma: float):  # type: ignore[no-untyped-def]
+    def _loss(self, gamma: float) -> Any:
         from .losses import exact_loss, sampled_loss
 
-        return exact_loss(self.loss, gamma) if self.data == "exact" or self.loss == "norm" else sampled_loss(self.loss, gamma)
+        return (
+            exact_loss(self.loss, gamma)
+            if self.data == "exact" or self.loss == "norm"
+            else sampled_loss(self.loss, gamma)
+        )
 
-    def _learned(self, mdp, policy, loss) -> Floats:  # type: ignore[no-untyped-def]
+    def _learned(self, mdp: MDP, policy: Floats, loss: Any) -> Floats:
         """The learned distances [S, S]."""
         import torch
 
@@ -148,7 +164,13 @@ def cells(profile: Profile) -> list[Cell]:
                     if loss not in LOSSES and (encoder, data) != ("table", "exact"):
                         continue
                     for seed in profile.all_seeds:
-                        keys = {"loss": loss, "model": model, "encoder": encoder, "data": data, "seed": float(seed)}
+                        keys: Keys = {
+                            "loss": loss,
+                            "model": model,
+                            "encoder": encoder,
+                            "data": data,
+                            "seed": float(seed),
+                        }
                         job = TableJob(loss, model, encoder, data, profile.table_steps, profile.samples, seed)
                         found.append(Cell(keys, job))
     return found
@@ -157,14 +179,10 @@ def cells(profile: Profile) -> list[Cell]:
 def draw(table: Table, profile: Profile) -> Figure:
     from ..paper import style
 
-    colours = dict(
-        zip(LOSSES, (style.BLUE, style.ORANGE, style.RED, style.GREEN, style.PINK, style.SKY), strict=True)
-    )
+    colours = dict(zip(LOSSES, (style.BLUE, style.ORANGE, style.RED, style.GREEN, style.PINK, style.SKY), strict=True))
     figure, axes = style.panels(len(ENCODERS) * len(DATA), 1, height=1.45, legend=0.3)
     figure.set_figwidth(7.6)
-    for axis, (encoder, data) in zip(
-        (line[0] for line in axes), ((e, d) for d in DATA for e in ENCODERS), strict=True
-    ):
+    for axis, (encoder, data) in zip((line[0] for line in axes), ((e, d) for d in DATA for e in ENCODERS), strict=True):
         for k, loss in enumerate(LOSSES):
             for place, model in enumerate(profile.models):
                 part = table.where(loss=loss, model=model, encoder=encoder, data=data)

@@ -160,7 +160,7 @@ def _draw(rng: np.random.Generator, probs: Floats) -> Ints:
     """One index for each row of probabilities."""
     levels = probs.cumsum(axis=1)
     u = rng.random(len(probs)) * levels[:, -1]
-    return np.minimum((u[:, None] > levels).sum(axis=1), probs.shape[1] - 1)
+    return np.asarray(np.minimum((u[:, None] > levels).sum(axis=1), probs.shape[1] - 1), np.int64)
 
 
 def estimated(transitions: Transitions, n_states: int, gamma: float) -> Chain:

@@ -89,7 +89,7 @@ class ActorCritic:
             drawn = torch.randint(len(target), (self.settings.batch,), generator=self.generator)
             loss = -(target[drawn] * self.actor(seen.observation[drawn]).log_softmax(dim=-1)).sum(dim=-1).mean()
             self._actor_step.zero_grad()
-            loss.backward()  # type: ignore[no-untyped-call]
+            loss.backward()
             self._actor_step.step()
         after = self.probabilities(seen.observation)
         moved = 0.5 * (after - before).abs().sum(dim=-1)

@@ -39,9 +39,9 @@ class MetricTask(nn.Module):
     """A metric loss on a batch of transitions.
 
     The next states are told as the coupling wants them: `Independent` gets the embedding of the one that was seen,
-    `GaussianW2` a `LatentModel` that is learned beside, `Particles` samples of it. `Categorical` needs a finite model and
-    is refused. Terminal transitions lead to an absorbing state: at the origin for heads that allow it, and otherwise to an
-    embedding of its own that is learned.
+    `GaussianW2` a `LatentModel` that is learned beside, `Particles` samples of it. `Categorical` needs a finite model
+    and is refused. Terminal transitions lead to an absorbing state: at the origin for heads that allow it, and
+    otherwise to an embedding of its own that is learned.
     """
 
     def __init__(
@@ -58,8 +58,8 @@ class MetricTask(nn.Module):
         coupling = getattr(metric, "coupling", None)  # DBC as published has none; it takes Gaussians
         if isinstance(coupling, Categorical):
             raise ValueError(
-                "metric: a Categorical coupling needs the probabilities of a finite model, and an agent sees transitions. "
-                "Take Independent(), GaussianW2() or Particles(n)."
+                "metric: a Categorical coupling needs the probabilities of a finite model, and an agent sees "
+                "transitions. Take Independent(), GaussianW2() or Particles(n)."
             )
         self.metric, self._generator = metric, generator
         samples = isinstance(coupling, Independent)
@@ -67,7 +67,9 @@ class MetricTask(nn.Module):
         place = 0.1 * torch.randn(dimensions, generator=generator, dtype=dtype)
         self.absorbing = None if metric.head.translates else nn.Parameter(place)
 
-    def forward(self, z: Tensor, z_target: Tensor, batch: Experience, z_next: Tensor) -> tuple[Tensor, dict[str, float]]:
+    def forward(
+        self, z: Tensor, z_target: Tensor, batch: Experience, z_next: Tensor
+    ) -> tuple[Tensor, dict[str, float]]:
         """(loss, scalars). z has gradients; z_target and z_next [B, D] are by the target encoder."""
         following: Next = z_next
         extra = z.new_zeros(())
@@ -98,7 +100,9 @@ class SelfPrediction(nn.Module):
         self.layers = mlp([dimensions + n_actions, hidden, dimensions], generator)
         self._n_actions = n_actions
 
-    def forward(self, z: Tensor, z_target: Tensor, batch: Experience, z_next: Tensor) -> tuple[Tensor, dict[str, float]]:
+    def forward(
+        self, z: Tensor, z_target: Tensor, batch: Experience, z_next: Tensor
+    ) -> tuple[Tensor, dict[str, float]]:
         """(loss, scalars): 1 − cos of prediction and truth, in the mean over transitions that go on."""
         del z_target
         action = nn.functional.one_hot(batch.action, self._n_actions).to(z)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
@@ -48,7 +49,9 @@ class AgentSettings:
             if not isinstance(getattr(self, name), int) or getattr(self, name) < least:
                 raise ValueError(f"{name} must be a whole number, at least {least}; got {getattr(self, name)!r}.")
         if not check_number("rate", self.rate) > 0.0 or not check_number("metric_weight", self.metric_weight) >= 0.0:
-            raise ValueError(f"rate must be positive and metric_weight not negative; got {self.rate}, {self.metric_weight}.")
+            raise ValueError(
+                f"rate must be positive and metric_weight not negative; got {self.rate}, {self.metric_weight}."
+            )
 
 
 class Encoder(nn.Module):
@@ -69,7 +72,7 @@ class Encoder(nn.Module):
 def mlp(sizes: list[int], generator: torch.Generator, dtype: torch.dtype = torch.float32) -> nn.Sequential:
     """Linear layers with ReLU between them, drawn by a generator of their own."""
     layers: list[nn.Module] = []
-    for fan_in, fan_out in zip(sizes[:-1], sizes[1:], strict=True):
+    for fan_in, fan_out in pairwise(sizes):
         layer = nn.Linear(fan_in, fan_out, dtype=dtype)
         bound = 1.0 / math.sqrt(fan_in)
         with torch.no_grad():

@@ -4,8 +4,8 @@
     loss = TD error (Huber) + metric_weight · metric loss on the same minibatch.
 
 With `improvement=SnapshotMixture(alpha, …)` the policy that acts is the paper's (1 − α)π + απ_g, renewed every `period`
-updates; without, it is greedy (with exploration). Learning Q does not depend on who acts; the metric does: it is that of
-the policy whose transitions are in the replay.
+updates; without, it is greedy (with exploration). Learning Q does not depend on who acts; the metric does: it is that
+of the policy whose transitions are in the replay.
 """
 
 from __future__ import annotations

@@ -27,14 +27,14 @@ def sizes(env: Any) -> tuple[int, int]:
 
     if not isinstance(env.action_space, spaces.Discrete) or env.action_space.start != 0:
         raise ValueError(
-            f"env: needs discrete actions 0 to A − 1, because policies are mixed action by action; got {env.action_space}. "
-            "Discretise the actions, or use the losses alone with an agent for continuous ones."
+            "env: needs discrete actions 0 to A − 1, because policies are mixed action by action; got "
+            f"{env.action_space}. Discretise the actions, or use the losses alone with an agent for continuous ones."
         )
     return int(spaces.flatdim(env.observation_space)), int(env.action_space.n)
 
 
 def steps(env: Any, act: Callable[[torch.Tensor], torch.Tensor], seed: int) -> Iterator[tuple[Any, ...]]:
-    """Endless transitions (observation, action, reward, next observation, done, return of an episode that ended or None)."""
+    """Endless transitions: observation, action, reward, next, done, and the return where an episode ended (or None)."""
     from gymnasium import spaces
 
     def vector(observation: Any) -> np.ndarray:
