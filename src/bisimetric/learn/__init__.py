@@ -14,11 +14,14 @@ except ModuleNotFoundError as missing:  # pragma: no cover - seen by a process w
         name="torch",
     ) from missing
 
+from . import oracle
 from .couplings import Categorical, Coupling, Independent
 from .diagnostics import Diagnostics
+from .distilled import Distillation, Distilled, KLPenalty
 from .gaussian import GaussianW2
 from .heads import Cosine, Diffuse, Head, Kernel, Norm
 from .loss import HeadCeilingWarning, MetricLoss
+from .mirror import MirrorStep, MirrorUpdate
 from .nexts import CategoricalNext, GaussianNext, TransitionRows
 from .pairs import AllPairs, Shuffled
 from .particles import Particles, transport_of
@@ -27,6 +30,7 @@ from .presets import dbc, ksme, mico, simsr
 from .published import PublishedDBC
 from .rewards import MeanRewards, RewardMoments, SampledRewards, VarianceCorrected
 from .targets import Ball, MovingAverage, Online, norm_bound
+from .updates import SnapshotMixture, SoftmaxPolicy, total_variation
 
 del _torch
 
@@ -39,15 +43,20 @@ __all__ = [
     "Coupling",
     "Diagnostics",
     "Diffuse",
+    "Distillation",
+    "Distilled",
     "GaussianNext",
     "GaussianW2",
     "Head",
     "HeadCeilingWarning",
     "Huber",
     "Independent",
+    "KLPenalty",
     "Kernel",
     "MeanRewards",
     "MetricLoss",
+    "MirrorStep",
+    "MirrorUpdate",
     "MovingAverage",
     "Norm",
     "Online",
@@ -56,6 +65,8 @@ __all__ = [
     "RewardMoments",
     "SampledRewards",
     "Shuffled",
+    "SnapshotMixture",
+    "SoftmaxPolicy",
     "Square",
     "TransitionRows",
     "VarianceCorrected",
@@ -63,6 +74,8 @@ __all__ = [
     "ksme",
     "mico",
     "norm_bound",
+    "oracle",
     "simsr",
+    "total_variation",
     "transport_of",
 ]

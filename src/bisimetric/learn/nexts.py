@@ -46,7 +46,7 @@ class TransitionRows:
         rows = Distributions.from_matrix(self.probs.detach().cpu().double().numpy()).normalised()
         rows.check(lambda row: f"row {row} of probs")
         self.rows = rows
-        self._solvers: dict[Transport, _Transports] = {}
+        self._solvers: dict[Transport, Transports] = {}
 
     @classmethod
     def of(cls, chain: Chain, *, dtype: torch.dtype = torch.float64) -> TransitionRows:
@@ -56,27 +56,30 @@ class TransitionRows:
     def costs(self, transport: Transport, ground: Tensor) -> Tensor:
         """T(ground)(P_i, P_j) of all pairs of rows [B, B], by the engine of the host."""
         if transport not in self._solvers:
-            self._solvers[transport] = _Transports(self.rows, transport)
-        values = self._solvers[transport](ground.detach().cpu().double().numpy())
+            self._solvers[transport] = Transports(self.rows, transport)
+        (values,) = self._solvers[transport](ground.detach().cpu().double().numpy())
         return torch.as_tensor(values, dtype=ground.dtype, device=ground.device)
 
 
-class _Transports:
-    """Transports between all pairs of some rows, again and again for other ground distances."""
+class Transports:
+    """Transports between all pairs of rows of each of some equal parts, again and again for other ground distances."""
 
-    def __init__(self, rows: Distributions, transport: Transport) -> None:
-        self.solver = host().solver(rows, (np.arange(len(rows)),), transport, remember=True)
-        self.n_rows = len(rows)
+    def __init__(self, rows: Distributions, transport: Transport, *, parts: int = 1, remember: bool = True) -> None:
+        self.size, self.parts = len(rows) // parts, parts
+        groups = tuple(np.arange(k * self.size, (k + 1) * self.size) for k in range(parts))
+        self.solver = host().solver(rows, groups, transport, remember)
 
     def __call__(self, ground: Floats) -> Floats:
-        values = np.zeros((self.n_rows, self.n_rows))
+        """W of the pairs of each part [parts, rows, rows], for ground costs [K, K]."""
+        found = np.zeros((self.parts, self.size, self.size))
         self.solver.prepare(np.ascontiguousarray(ground), np.inf)
-        self.solver.fill(0, 0, self.n_rows, values, Nobody())
-        upper = np.triu(self.solver.unit * values)
-        return np.asarray(upper + np.triu(upper, 1).T)
+        for part in range(self.parts):
+            self.solver.fill(part, 0, self.size, found[part], _Nobody())
+        upper = np.triu(self.solver.unit * found)
+        return np.asarray(upper + np.triu(upper, 1).transpose(0, 2, 1))
 
 
-class Nobody:
+class _Nobody:
     """Nobody listens to what a solver reports."""
 
     def add(self, iterations: int, error: float) -> None:

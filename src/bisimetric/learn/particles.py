@@ -17,14 +17,13 @@ import torch
 from torch import Tensor
 
 from ..backends.plans import plan_of, transport_cost
-from ..backends.select import host
 from ..checks import check_number, check_whole
 from ..kinds import Floats
 from ..model import Distributions
 from ..transport import Exact, Sinkhorn, Transport
 from .couplings import Coupling
 from .heads import Head
-from .nexts import Next, Nobody
+from .nexts import Next, Transports
 
 
 @dataclass(frozen=True)
@@ -104,36 +103,25 @@ class Particles(Coupling):
 
 def empirical_transports(ground: Floats, n: int, transport: Transport, excess: float) -> Floats:
     """Transports of all pairs of B sets of n points each [B, B], from ground costs [B·n, B·n], extrapolated."""
-    B = len(ground) // n
     if isinstance(transport, Exact):
         ground = ground.copy()
         np.fill_diagonal(ground, 0.0)
-    points = np.arange(B * n, dtype=np.int32).reshape(B, n)
+    points = np.arange(len(ground), dtype=np.int32).reshape(-1, n)
     parts = [points] if excess == 0.0 else [points, points[:, : n // 2], points[:, n // 2 :]]
-    values = _of_parts(np.ascontiguousarray(ground), parts, transport)
-    return values[0] if excess == 0.0 else values[0] - excess * (0.5 * (values[1] + values[2]) - values[0])
-
-
-def _of_parts(ground: Floats, parts: list[np.ndarray], transport: Transport) -> list[Floats]:
-    """Transports of all pairs of rows of each part [B, B]; rows are uniform over points [B, k]."""
-    B = len(parts[0])
-    sizes = np.concatenate([np.full(B, part.shape[1]) for part in parts])
+    sizes = np.concatenate([np.full(len(points), part.shape[1]) for part in parts])
     rows = Distributions(
         np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
         np.concatenate([part.reshape(-1) for part in parts]),
         np.repeat(1.0 / sizes, sizes),
         len(ground),
     ).normalised()
-    groups = tuple(np.arange(k * B, (k + 1) * B) for k in range(len(parts)))
-    solver = host().solver(rows, groups, transport, False)
-    solver.prepare(ground, np.inf)
-    found = []
-    for group in range(len(parts)):
-        values = np.zeros((B, B))
-        solver.fill(group, 0, B, values, Nobody())
-        upper = np.triu(solver.unit * values)
-        found.append(np.asarray(upper + np.triu(upper, 1).T))
-    return found
+    return extrapolated(Transports(rows, transport, parts=len(parts), remember=False)(ground), excess)
+
+
+def extrapolated(values: Floats, excess: float) -> Floats:
+    """From transports of all samples, and of two halves of them where there is an excess [1 or 3, B, B]."""
+    whole = values[0]
+    return whole if excess == 0.0 else np.asarray(whole - excess * (0.5 * (values[1] + values[2]) - whole))
 
 
 def _value(transport: Transport, ground: Floats) -> float:
