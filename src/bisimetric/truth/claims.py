@@ -142,10 +142,13 @@ def _dbc(tables: Tables) -> Finding:
     return Finding(verdict, mean, low, high, "correlation with d_π", rule, len(values))
 
 
-@_claim("T7", "A cosine head under independent coupling misses d_π by more than half of its diameter", "table")
+@_claim("T7", "No cosine embedding comes nearer to its equation's solution than half of the largest value", "table")
 def _cosine(tables: Tables) -> Finding:
-    errors = per_seed(_exact(tables, "simsr-independent"), lambda t: _median(t, "true_error"))
-    return above(errors.values(), 0.5, "error to d_π (1.73 of 2.34 = 0.74 was seen before)")
+    rows = _exact(tables, "simsr").where(model="garnet")
+    part = per_seed(rows, lambda t: _median(t, "gap") / _median(t, "solution"))
+    return above(
+        part.values(), 0.5, "least error of any embedding, over the largest value (1.73/2.34 = 0.74 seen before)"
+    )
 
 
 # ---- D: drift ----
@@ -190,6 +193,13 @@ def _drift_claims(model: str, letter: str) -> None:
     def _(tables: Tables) -> Finding:
         measured: dict[Setting, Mapping[int, float]] = {a: _drift(tables, model, a, "moved") for a in (1.0, 0.25, 0.05)}
         return trend(measured, "mean of ‖d_π_k+1 − d_π_k‖ with α", rising=True)
+
+    @_claim(f"D6{letter}", f"{model}: D1 with errors in diameters of the metric of the policy itself", "drift")
+    def _(tables: Tables) -> Finding:
+        measured: dict[Setting, Mapping[int, float]] = {
+            a: _drift(tables, model, a, "relative") for a in (1.0, 0.25, 0.05)
+        }
+        return trend(measured, "mean of ‖d̂_k − d_π_k‖/diam d_π_k with α", rising=True)
 
 
 for _letter, _model in zip("ab", DRIFT_MODELS, strict=True):

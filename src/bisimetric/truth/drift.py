@@ -32,14 +32,15 @@ CAPTION = (
 NOISE = 0.2
 RATE = 5e-3
 EPS = 0.1  # of classes, as a part of the largest learned distance
-QUANTITIES = ("error", "moved", "regret")
+QUANTITIES = ("error", "moved", "regret", "relative")
 
 
 @dataclass(frozen=True)
 class DriftJob:
     """A run of API(α) with a learned metric.
 
-    Records for each policy: error ‖d̂_k − d_π_k‖∞ and moved ‖d_π_k − d_π_k−1‖∞, in diameters of d_π_0; regret.
+    Records for each policy: error ‖d̂_k − d_π_k‖∞ and moved ‖d_π_k − d_π_k−1‖∞, in diameters of d_π_0; relative, the
+    error in diameters of d_π_k; regret.
     """
 
     model: str
@@ -91,10 +92,11 @@ class DriftJob:
             diameter = float(true.max()) if k == 0 else diameter
             moved = 0.0 if k == 0 else float(np.abs(true - before).max())
             regret = float(np.abs(best - np.asarray(evaluate(mdp, policy).value)).max())
-            curves.append([float(np.abs(learned - true).max()) / diameter, moved / diameter, regret / span])
+            error = float(np.abs(learned - true).max())
+            curves.append([error / diameter, moved / diameter, regret / span, error / float(true.max())])
             before, policy = true, self._next(mdp, policy, learned, rng)
-        error, moves, regrets = np.array(curves).T
-        return {"error": error, "moved": moves, "regret": regrets}
+        errors, moves, regrets, relative = np.array(curves).T
+        return {"error": errors, "moved": moves, "regret": regrets, "relative": relative}
 
     def _next(self, mdp: MDP, policy: Floats, learned: Floats, rng: np.random.Generator) -> Floats:
         """(1 − α)π + α π_g, with π_g greedy, but for noise, in the model of the learned classes."""
@@ -126,7 +128,7 @@ def draw(table: Table, profile: Profile) -> Figure:
     labels = {"error": r"$\|\hat d_k - d_{\pi_k}\|_\infty$", "moved": r"$\|d_{\pi_k} - d_{\pi_{k-1}}\|_\infty$"}
     figure, axes = style.panels(len(DRIFT_MODELS), 3, legend=0.3)
     for line, model in zip(axes, DRIFT_MODELS, strict=True):
-        for axis, quantity in zip(line, QUANTITIES, strict=True):
+        for axis, quantity in zip(line, QUANTITIES[:3], strict=True):
             for alpha in ALPHAS:
                 part = table.where(model=model, alpha=alpha)
                 style.band(axis, part, quantity, colour=colours[alpha], label=rf"$\alpha={alpha:g}$", floor=1e-6)

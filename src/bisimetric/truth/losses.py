@@ -6,15 +6,13 @@ from dataclasses import replace
 from typing import Any
 
 from .. import learn
-from ..learn import AllPairs, Categorical, GaussianW2, Independent, MeanRewards, MetricLoss, Norm
+from ..learn import AllPairs, Categorical, GaussianW2, MeanRewards, MetricLoss, Norm
 
 
 def exact_loss(name: str, gamma: float) -> Any:
     """A loss for a known model: mean rewards, and couplings between true next-state distributions."""
     if name == "norm":
         return MetricLoss(Norm(1.0), Categorical(), gamma, rewards=MeanRewards())
-    if name == "simsr-independent":
-        return MetricLoss(learn.Cosine(), Independent(), gamma, rewards=MeanRewards())
     loss = sampled_loss(name, gamma)
     if not isinstance(loss, MetricLoss):
         return loss

@@ -24,11 +24,12 @@ DIMENSIONS = 32
 HIDDEN = 64
 FEATURES = 16
 RATES = {"table": 1e-2, "network": 3e-3}  # of Adam at first; they fall to a hundredth by a cosine
-START = 0.01  # deviation of the first embeddings of a table
+START = 0.01  # deviation of the first embeddings of a table, for norms
+START_ANGLES = 0.1  # for other heads, for which the origin is a saddle
 BATCH = 64
 
 
-def encoder_of(kind: str, n_states: int, seed: int) -> nn.Module:
+def encoder_of(kind: str, n_states: int, seed: int, start: float = START) -> nn.Module:
     """A module that gives the embeddings of all states [S, DIMENSIONS], in float64.
 
     "table": a vector of its own for each state. "network": a small network on random features of the states [S, 16],
@@ -36,7 +37,7 @@ def encoder_of(kind: str, n_states: int, seed: int) -> nn.Module:
     """
     generator = torch.Generator().manual_seed(seed)
     if kind == "table":
-        return _Table(START * torch.randn(n_states, DIMENSIONS, generator=generator, dtype=torch.float64))
+        return _Table(start * torch.randn(n_states, DIMENSIONS, generator=generator, dtype=torch.float64))
     return _Network(torch.randn(n_states, FEATURES, generator=generator, dtype=torch.float64), generator)
 
 
