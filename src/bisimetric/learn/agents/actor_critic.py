@@ -16,7 +16,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ..mirror import MirrorStep
 from ..targets import MovingAverage
+from ..updates import total_variation
 from .auxiliary import MetricTask
 from .networks import AgentSettings, Encoder, mlp
 from .replay import Experience
@@ -33,7 +35,7 @@ class ActorCritic:
         n_actions: int,
         settings: AgentSettings,
         *,
-        improvement: Any,
+        improvement: MirrorStep,
         metric: Any = None,
         critic_updates: int = 100,
         actor_updates: int = 50,
@@ -43,7 +45,7 @@ class ActorCritic:
         Args:
             n_inputs, n_actions: sizes of observations and of the set of actions.
             settings: see `AgentSettings`.
-            improvement: a `MirrorStep`.
+            improvement: how far a step goes, `MirrorStep(max_tv)`.
             metric: a `MetricLoss` (or a published loss) beside the critic's; None for none.
             critic_updates, actor_updates: optimiser steps of an iteration.
         """
@@ -84,7 +86,7 @@ class ActorCritic:
             said = self._update_critic(self._minibatch(seen))
         with torch.no_grad():
             before = self.probabilities(seen.observation)
-            target = self.improvement(before, self.critic(self.encoder(seen.observation)))
+            target = self.improvement(before, self.critic(self.encoder(seen.observation))).policy
         for _ in range(self.actor_updates):
             drawn = torch.randint(len(target), (self.settings.batch,), generator=self.generator)
             loss = -(target[drawn] * self.actor(seen.observation[drawn]).log_softmax(dim=-1)).sum(dim=-1).mean()
@@ -92,8 +94,7 @@ class ActorCritic:
             loss.backward()
             self._actor_step.step()
         after = self.probabilities(seen.observation)
-        moved = 0.5 * (after - before).abs().sum(dim=-1)
-        asked = 0.5 * (target - before).abs().sum(dim=-1)
+        moved, asked = total_variation(after, before), total_variation(target, before)
         return said | {"tv": float(moved.max()), "tv_mean": float(moved.mean()), "tv_asked": float(asked.max())}
 
     def _minibatch(self, seen: Experience) -> Experience:

@@ -3,14 +3,13 @@
     Q(x, a) = head(φ(x))_a,  regressed onto  r + γ max_b Q̄(x', b),  φ̄ and the target head being slow copies;
     loss = TD error (Huber) + metric_weight · metric loss on the same minibatch.
 
-With `improvement=SnapshotMixture(alpha, …)` the policy that acts is the paper's (1 − α)π + απ_g, renewed every `period`
-updates; without, it is greedy (with exploration). Learning Q does not depend on who acts; the metric does: it is that
-of the policy whose transitions are in the replay.
+With `alpha` the policy that acts is a `SnapshotMixture`, the paper's (1 − α)π + απ_g, from the uniform policy on and
+renewed every `period` updates; without, it is greedy (with exploration). Learning Q does not depend on who acts; the
+metric does: it is that of the policy whose transitions are in the replay.
 """
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from ..targets import MovingAverage
+from ..updates import SnapshotMixture
 from .auxiliary import MetricTask
 from .networks import AgentSettings, Encoder, mlp
 from .replay import Experience
@@ -38,6 +38,17 @@ class Greedy(nn.Module):
         return nn.functional.one_hot(q.argmax(dim=-1), q.shape[-1]).to(q)
 
 
+class Uniform(nn.Module):
+    """All actions alike: probabilities [B, A]."""
+
+    def __init__(self, n_actions: int) -> None:
+        super().__init__()
+        self.n_actions = n_actions
+
+    def forward(self, observation: Tensor) -> Tensor:
+        return observation.new_full((len(observation), self.n_actions), 1.0 / self.n_actions)
+
+
 class QLearner:
     """A small Q-learner for discrete actions; see the module."""
 
@@ -49,7 +60,8 @@ class QLearner:
         *,
         metric: Any = None,
         task: Callable[[torch.Generator], nn.Module] | None = None,
-        improvement: Any = None,
+        alpha: float | None = None,
+        keep: int = 50,
         period: int = 100,
     ) -> None:
         """Make networks for so many inputs and actions.
@@ -59,7 +71,8 @@ class QLearner:
             settings: see `AgentSettings`.
             metric: a `MetricLoss` (or a published loss) beside the TD loss; None for none.
             task: another loss in its place, made from the agent's generator: called as `MetricTask` is.
-            improvement: a `SnapshotMixture` over greedy policies that acts; None for the greedy policy.
+            alpha: share of the greedy policy in an improvement of the policy that acts; None to act greedily.
+            keep: greedy policies in the mixture; older ones are dropped, see `SnapshotMixture.tv_dropped`.
             period: updates between two improvements.
         """
         if n_actions < 2:
@@ -75,18 +88,17 @@ class QLearner:
             self.task = task(self.generator)
         elif metric is not None:
             self.task = MetricTask(metric, settings.dimensions, self.generator, hidden=settings.hidden)
-        self.improvement, self.period = improvement, period
-        self.updates = 0
+        self.mixture = None if alpha is None else SnapshotMixture(alpha, Uniform(n_actions), keep=keep)
+        self.period, self.updates = period, 0
         trained = [self.encoder, self.head] + ([] if self.task is None else [self.task])
         self.optimiser = torch.optim.Adam([p for part in trained for p in part.parameters()], lr=settings.rate)
 
     @torch.no_grad()
     def probabilities(self, observation: Tensor) -> Tensor:
         """The policy that acts, without exploration [B, A]."""
-        if self.improvement is not None:
-            out: Tensor = self.improvement(observation)
-            return out
-        return self.greedy()(observation)
+        policy = self.greedy() if self.mixture is None else self.mixture
+        out: Tensor = policy(observation)
+        return out
 
     def greedy(self) -> Greedy:
         """The greedy policy of the networks as they are; it changes with them."""
@@ -121,6 +133,7 @@ class QLearner:
         self.slow_encoder.update()
         self.slow_head.update()
         self.updates += 1
-        if self.improvement is not None and self.updates % self.period == 0:
-            self.improvement.update(Greedy(copy.deepcopy(self.encoder), copy.deepcopy(self.head)))
+        if self.mixture is not None and self.updates % self.period == 0:
+            self.mixture.update(self.greedy())
+            said |= {"tv": self.mixture.tv_step, "tv_dropped": self.mixture.tv_dropped}
         return said
