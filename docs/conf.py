@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
+from importlib.util import find_spec
 from os import environ
 
 import bisimetric
@@ -27,6 +28,8 @@ extensions = [
     "matplotlib.sphinxext.plot_directive",
     "cyclopts.sphinx_ext",
 ]
+# Learned metrics are documented without PyTorch, too: what is read of it is a name.
+autodoc_mock_imports = [] if find_spec("torch") else ["torch"]
 source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
 exclude_patterns = ["_build", "gallery/*.py"]
 myst_enable_extensions = ["colon_fence", "deflist"]

@@ -21,6 +21,7 @@ PAGES = [page for page in sorted(ROOT.glob("docs/**/*.md")) if "_build" not in p
 WITH_CODE = [page for page in PAGES if BLOCK.search(page.read_text())]
 # What cannot run here, and why.
 NOT_RUN = {"docs/gpu.md": "needs a GPU"}
+NEEDS_TORCH = ("docs/learn.md", "docs/theory/updates.md")
 NOT_RUN_COMMANDS = {
     "bisimetric bench": "measures for a minute; the examples of --help run it with --quick",
     "bisimetric paper run all": "takes minutes; tests/test_paper_cli.py runs its parts",
@@ -48,6 +49,9 @@ def test_code_of_pages_runs(page, capsys):
         pytest.skip(NOT_RUN[name])
     for needed in ("gymnasium", "pandas", "matplotlib"):
         pytest.importorskip(needed)
+    if name in NEEDS_TORCH:
+        torch = pytest.importorskip("torch", reason="bisimetric.learn needs PyTorch: pip install torch")
+        torch.set_num_threads(1)
     session: dict[str, object] = {}
     for language, code in BLOCK.findall(page.read_text()):
         if language == "python":

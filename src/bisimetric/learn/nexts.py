@@ -31,7 +31,7 @@ class CategoricalNext(NamedTuple):
     support: Tensor
 
 
-Next: TypeAlias = Tensor | GaussianNext | CategoricalNext
+Next: TypeAlias = "Tensor | GaussianNext | CategoricalNext"
 
 
 class TransitionRows:
@@ -43,7 +43,10 @@ class TransitionRows:
     def __init__(self, probs: Tensor | Floats, *, device: torch.device | str | None = None) -> None:
         """Take probabilities [B, K], one row for each state of a batch."""
         self.probs = torch.as_tensor(probs, device=device)
-        rows = Distributions.from_matrix(self.probs.detach().cpu().double().numpy()).normalised()
+        P = self.probs.detach().cpu().double().numpy()
+        sums = P.sum(axis=1, keepdims=True)
+        near = np.abs(sums - 1.0) <= P.shape[1] * torch.finfo(self.probs.dtype).eps  # the rounding of single precision
+        rows = Distributions.from_matrix(np.where(near, P / np.where(near, sums, 1.0), P)).normalised()
         rows.check(lambda row: f"row {row} of probs")
         self.rows = rows
         self._solvers: dict[Transport, Transports] = {}

@@ -17,7 +17,7 @@ class RewardMoments(NamedTuple):
     variance: Tensor
 
 
-Reward: TypeAlias = Tensor | RewardMoments
+Reward: TypeAlias = "Tensor | RewardMoments"
 
 
 @dataclass(frozen=True)

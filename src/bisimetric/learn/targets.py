@@ -60,10 +60,10 @@ class MovingAverage:
 def norm_bound(head: Head, transition_weight: float, reward_span: float, reward_weight: float = 1.0) -> float:
     """The norm within which a head's values stay at most c_R·span/(1 − c_T), the largest of a fixed point.
 
-    That is half of it for `Norm` (two points of a ball are at most two radii apart), its root for `Diffuse`, the root
-    of the level for `Kernel`, 1 for `Cosine`. For `Norm(p)` the bound is sufficient, not necessary: it may keep the
-    embedding from some metrics, which need a ball of up to twice that radius. Ref.: Kemertas and Aumentado-Armstrong,
-    Towards robust bisimulation metric learning (NeurIPS 2021).
+    That is half of it for `Norm` (two points of a ball are at most two radii apart), its root for `Diffuse` (to which
+    angles add up to βπ), the root of the level for `Kernel`, 1 for `Cosine`. For `Norm(p)` the bound is sufficient, not
+    necessary: it may keep the embedding from some metrics, which need a ball of up to twice that radius. Ref.: Kemertas
+    and Aumentado-Armstrong, Towards robust bisimulation metric learning (NeurIPS 2021).
     """
     if not 0.0 <= check_number("transition_weight", transition_weight) < 1.0:
         raise ValueError(f"transition_weight must be in [0, 1); got {transition_weight}.")

@@ -24,7 +24,7 @@ from torch.distributions import Categorical, Distribution
 
 from ..checks import check_number, check_whole
 
-Policy: TypeAlias = nn.Module | Tensor
+Policy: TypeAlias = "nn.Module | Tensor"
 _SUM_TOLERANCE = 1e-4  # of probabilities in float32
 
 

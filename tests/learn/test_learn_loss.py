@@ -1,0 +1,304 @@
+"""The loss: laws (order of the batch, copies, gradients), terminals, diagnostics, and input that is refused."""
+
+from __future__ import annotations
+
+import math
+import re
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+torch = pytest.importorskip("torch", reason="bisimetric.learn needs PyTorch: pip install torch")
+
+from learn_training import chain_of, exact, fit  # noqa: E402
+
+from bisimetric import learn  # noqa: E402
+from bisimetric.learn.nexts import CategoricalNext, GaussianNext  # noqa: E402
+
+HEADS = [learn.Norm(1.0), learn.Norm(2.0), learn.Diffuse(0.1), learn.Kernel(5.0), learn.Cosine()]
+COUPLINGS = [learn.Independent(), learn.GaussianW2(), learn.Particles(4), learn.Particles(4, 0.5, debias=False)]
+
+
+def batch(seed: int, B: int = 6, D: int = 3, n: int = 4):
+    generator = torch.Generator().manual_seed(seed)
+    draw = lambda *shape: torch.randn(*shape, dtype=torch.float64, generator=generator)  # noqa: E731
+    done = torch.rand(B, generator=generator) < 0.3
+    return draw(B, D), draw(B, D), draw(B), draw(B, n, D), done
+
+
+def following_of(coupling, samples):
+    if isinstance(coupling, learn.GaussianW2):
+        return GaussianNext(samples.mean(1), samples.std(1))
+    return samples
+
+
+@pytest.mark.parametrize("coupling", COUPLINGS, ids=str)
+@pytest.mark.parametrize("head", HEADS, ids=str)
+def test_the_order_of_a_batch_does_not_matter(head, coupling):
+    z, target, reward, samples, done = batch(0)
+    absorbing = torch.ones(3, dtype=torch.float64)
+    order = torch.tensor([3, 0, 5, 1, 2, 4])
+    loss = learn.MetricLoss(head, coupling, 0.9, against="target")
+    losses = [
+        loss(z[k], target[k], reward[k], following_of(coupling, samples[k]), done[k], absorbing=absorbing)[0]
+        for k in (torch.arange(6), order)
+    ]
+    torch.testing.assert_close(losses[0], losses[1], rtol=1e-6, atol=1e-9)
+
+
+@given(seed=st.integers(0, 100))
+@settings(max_examples=20)
+def test_the_loss_is_its_formula(seed):
+    z, _, reward, samples, _ = batch(seed, n=1)
+    done = torch.zeros(6, dtype=torch.bool)
+    loss, _ = learn.MetricLoss(learn.Norm(2.0), learn.Independent(), 0.9, 0.5)(z, None, reward, samples[:, 0], done)
+    total = 0.0
+    for i in range(6):
+        for j in range(6):
+            if i != j:
+                ahead = float((samples[i, 0] - samples[j, 0]).norm())
+                gap = float((z[i] - z[j]).norm()) - 0.5 * abs(float(reward[i] - reward[j])) - 0.9 * ahead
+                total += gap * gap / 30.0
+    assert float(loss) == pytest.approx(total)
+
+
+def test_gradients_go_to_embeddings_only():
+    z, target, reward, samples, done = batch(1)
+    tensors = [z, target, reward, samples]
+    for tensor in tensors:
+        tensor.requires_grad_()
+    absorbing = torch.zeros(3, dtype=torch.float64, requires_grad=True)
+    for against in ("online", "target"):
+        loss = learn.MetricLoss(learn.Diffuse(0.1), learn.Independent(), 0.9, against=against)
+        value, _ = loss(z, target, reward, samples, done, absorbing=absorbing)
+        grads = torch.autograd.grad(value, [*tensors, absorbing], allow_unused=True)
+        assert grads[0] is not None
+        assert float(grads[0].abs().sum()) > 0.0
+        assert grads[4] is not None
+        assert grads[1] is None
+        assert grads[2] is None
+        assert grads[3] is None
+
+
+def test_copies_of_a_state_embed_together():
+    """Two copies of each of three states, with random shares of where their next states' mass goes."""
+    rng = np.random.default_rng(0)
+    small = rng.dirichlet(np.ones(3), size=3)
+    P = np.zeros((6, 6))
+    for s in range(6):
+        share = rng.random(3)
+        P[s, :3], P[s, 3:] = small[s % 3] * share, small[s % 3] * (1.0 - share)
+    chain = chain_of(P, np.tile([0.0, 0.4, 1.0], 2))
+    z = fit(learn.MetricLoss(learn.Norm(1.0), learn.Categorical(), 0.8), chain, 16, steps=1500)
+    d = learn.Norm(1.0).values(z, z)
+    assert float(d.max()) > 1.0
+    for s in range(3):
+        assert float(d[s, s + 3]) < 1e-4 * float(d.max())
+
+
+def test_shuffled_pairs_are_those_of_the_generator():
+    z, target, reward, samples, done = batch(2)
+    loss = learn.MetricLoss(learn.Norm(1.0), learn.Independent(), 0.9, pairs=learn.Shuffled())
+    values = [
+        float(loss(z, target, reward, samples, done, generator=torch.Generator().manual_seed(seed))[0])
+        for seed in (0, 0, 1)
+    ]
+    assert values[0] == values[1] != values[2]
+    every = learn.MetricLoss(learn.Norm(1.0), learn.Independent(), 0.9, pairs=learn.AllPairs(diagonal=True))
+    mean = np.mean([float(loss(z, target, reward, samples, done)[0]) for _ in range(600)])
+    whole = float(every(z, target, reward, samples, done)[0])
+    assert mean == pytest.approx(whole, rel=0.15)
+
+
+def test_terminals_are_an_absorbing_state():
+    """Where two states end, with rewards 1 and 0, they are 1 apart, and as far from the end as their rewards."""
+    done = torch.tensor([True, True])
+    z = torch.zeros(2, 2, dtype=torch.float64) + torch.tensor([[0.1, 0.0], [0.0, 0.1]])
+    z.requires_grad_()
+    reward = torch.tensor([1.0, 0.0], dtype=torch.float64)
+    anything = torch.full((2, 2), 55.0, dtype=torch.float64)
+    loss = learn.MetricLoss(learn.Norm(1.0), learn.Independent(), 0.9)
+    optimiser = torch.optim.Adam([z], lr=0.05)
+    for k in range(600):
+        optimiser.param_groups[0]["lr"] = 0.05 * (1.0 - k / 600)
+        value, _ = loss(z, None, reward, anything, done)
+        optimiser.zero_grad()
+        value.backward()
+        optimiser.step()
+    d = learn.Norm(1.0)
+    origin = torch.zeros(2, 2, dtype=torch.float64)
+    torch.testing.assert_close(d.paired_values(z, origin).detach(), reward, rtol=0.0, atol=1e-3)
+    assert float(d.paired_values(z[0], z[1]).detach()) == pytest.approx(1.0, abs=1e-3)
+
+
+@pytest.mark.parametrize("kind", ["samples", "gaussian", "categorical"])
+def test_where_terminal_transitions_lead(kind):
+    """A terminal transition's next state is the absorbing one, whatever is said of it."""
+    z, _, reward, samples, _ = batch(3)
+    done = torch.tensor([True, False, False, True, False, False])
+    end = torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64)
+    losses = []
+    for junk in (0.0, 1e3):
+        spoilt = samples.clone()
+        spoilt[done] += junk
+        if kind == "samples":
+            coupling, following = learn.Independent(), spoilt
+        elif kind == "gaussian":
+            coupling, following = learn.GaussianW2(), GaussianNext(spoilt.mean(1), spoilt.std(1) + junk * done[:, None])
+        else:
+            probs = torch.full((6, 6), 1.0 / 6.0, dtype=torch.float64)
+            probs[done] = torch.eye(6, dtype=torch.float64)[0 if junk else 1]
+            coupling, following = learn.Categorical(), CategoricalNext(probs, samples[:, 0])
+        loss = learn.MetricLoss(learn.Norm(2.0), coupling, 0.9)
+        losses.append(float(loss(z, None, reward, following, done, absorbing=end)[0]))
+        ignored = learn.MetricLoss(learn.Norm(2.0), coupling, 0.9, terminals="ignored")
+        losses.append(float(ignored(z, None, reward, following, done)[0]))
+    assert losses[0] == pytest.approx(losses[2], rel=1e-9)
+    assert losses[1] != pytest.approx(losses[3], rel=1e-3)
+
+
+def test_corrected_rewards_take_off_variances():
+    sample = torch.tensor([3.0, 0.0, 0.1], dtype=torch.float64)
+    variance = torch.tensor([2.0, 3.0, 0.0], dtype=torch.float64)
+    rewards = learn.VarianceCorrected()
+    parts = rewards.check(learn.RewardMoments(sample, variance))
+    table = rewards.between(tuple(x[:, None] for x in parts), tuple(x[None, :] for x in parts))
+    assert float(table[0, 1]) == pytest.approx(2.0)  # √(9 − 5)
+    assert float(table[1, 2]) == 0.0
+    generator = torch.Generator().manual_seed(0)
+    draws = 4.0 * torch.randn(2, 100_000, dtype=torch.float64, generator=generator) + torch.tensor([[10.0], [0.0]])
+    squares = (draws[0] - draws[1]).square() - 32.0
+    assert float(squares.mean()) == pytest.approx(100.0, rel=0.02)
+    with pytest.raises(ValueError, match="variances"):
+        rewards.check(learn.RewardMoments(sample, -variance))
+
+
+def test_diagnostics_say_what_happens():
+    z, target, reward, samples, done = batch(4)
+    done[:] = False
+    loss = learn.MetricLoss(learn.Norm(1.0), learn.Independent(), 0.9, reward_span=4.0)
+    value, calm = loss(z, target, reward, samples, done)
+    scalars = calm.scalars()
+    assert scalars["loss"] == pytest.approx(float(value))
+    assert all(math.isfinite(x) for x in scalars.values())
+    assert scalars["bias"] == pytest.approx((scalars["mean"] - scalars["target"]) / 40.0)
+    assert not calm.advice
+    _, far = loss(1000.0 * z, target, reward, samples, done)
+    assert far.scalars()["explosion"] > 1.0
+    assert any("bound the norms" in text for text in far.advice)
+    _, near = loss(1e-6 * z, target, reward, samples, done)
+    assert near.scalars()["collapse"] > 0.99
+    assert near.scalars()["spread"] < 1e-4
+    assert any("collapsing" in text for text in near.advice)
+    _, low = learn.MetricLoss(learn.Diffuse(0.1), learn.Independent(), 0.9)(z, target, reward, samples, done)
+    assert any("up to 0.314" in text for text in low.advice)
+    _, nothing = loss(z, target, 0.0 * reward, 0.0 * samples, done)
+    assert any("all targets are 0" in text for text in nothing.advice)
+
+
+def test_spread_is_the_mean_distance_for_every_way_to_pair():
+    z, target, reward, samples, done = batch(5)
+    done[:] = False
+    for head in HEADS:
+        wanted = head.distances(z, z).sum() / 30.0
+        for against in ("online", "target"):
+            loss = learn.MetricLoss(head, learn.Independent(), 0.5, against=against)
+            _, seen = loss(z, target, reward, samples, done)
+            assert float(seen.spread * seen.largest) == pytest.approx(float(wanted))
+
+
+def test_ceilings_are_checked_where_the_span_is_known():
+    with pytest.warns(learn.HeadCeilingWarning, match="0.3142, and the fixed point may reach 10"):
+        learn.mico(0.9, reward_span=1.0)
+    with pytest.warns(learn.HeadCeilingWarning, match="up to 2"):
+        learn.simsr(0.9, reward_span=1.0)
+    learn.simsr(0.9, reward_span=0.2)  # 2 is enough for these
+    learn.dbc(0.9, reward_span=1.0)
+    with pytest.raises(ValueError, match=r"reward_weight=0\.4"):
+        learn.ksme(0.9, reward_span=10.0)
+
+
+Z, T, R, N, DONE = batch(6)
+DONE = torch.zeros(6, dtype=torch.bool)
+NAN = Z.clone()
+NAN[2, 1] = math.nan
+BAD = {
+    "rewards (B, 1)": ((Z, T, R[:, None], N, DONE), ValueError, r"reward: must have shape \[6\].*squeeze"),
+    "rewards of one": ((Z, T, R[:1], N, DONE), ValueError, r"reward: must have shape \[6\]"),
+    "one state": ((Z[:1], T[:1], R[:1], N[:1], DONE[:1]), ValueError, "at least two states; got a batch of 1"),
+    "three axes": ((N, T, R, N, DONE), ValueError, "z: embeddings"),
+    "whole numbers": ((Z.long(), T, R, N, DONE), ValueError, "z: embeddings"),
+    "other targets": ((Z, T[:3], R, N, DONE), ValueError, "z_target: must have the shape of z"),
+    "mixed types": ((Z, T, R.float(), N, DONE), ValueError, r"reward: is torch.float32.*Use reward.to"),
+    "mixed types of next": ((Z, T, R, N.float(), DONE), ValueError, "next: is torch.float32"),
+    "mixed devices": ((Z, T, R, N.to("meta"), DONE), ValueError, "next: is torch.float64 on meta"),
+    "next of others": ((Z, T, R, N[:5], DONE), ValueError, "next: samples must be"),
+    "next of no kind": ((Z, T, R, [1, 2], DONE), TypeError, "next: must be samples"),
+    "no terminals": ((Z, T, R, N, None), ValueError, r"done: must be booleans \[6\].*got nothing.*torch.zeros"),
+    "terminals as numbers": ((Z, T, R, N, DONE.double()), ValueError, "done: must be booleans"),
+    "terminals (B, 1)": ((Z, T, R, N, DONE[:, None]), ValueError, "done: must be booleans"),
+    "NaN in z": ((NAN, T, R, N, DONE), ValueError, r"z: must be finite; entry \[2, 1\] is nan"),
+    "NaN in rewards": ((Z, T, R * math.inf, N, DONE), ValueError, r"reward: must be finite; entry \[0\]"),
+    "NaN in next": ((Z, T, R, N * math.nan, DONE), ValueError, r"next: must be finite"),
+    "no moments": ((Z, T, learn.RewardMoments(R, R), N, DONE), TypeError, "VarianceCorrected"),
+    "odd gaussians": ((Z, T, R, GaussianNext(Z, Z[:3]), DONE), ValueError, "next.std"),
+    "odd probabilities": ((Z, T, R, CategoricalNext(Z, Z), DONE), ValueError, "next: needs probs"),
+    "rows and terminals": (
+        (Z, T, R, CategoricalNext(learn.TransitionRows(torch.eye(6).double()), Z), ~DONE),
+        ValueError,
+        "absorbing in it",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_batches_are_refused(name):
+    arguments, kind, says = BAD[name]
+    loss = learn.MetricLoss(learn.Norm(1.0), learn.Independent(), 0.9)
+    with pytest.raises(kind, match=re.compile(says, re.DOTALL)):
+        loss(*arguments)
+
+
+def test_the_end_needs_a_place_where_the_head_gives_none():
+    loss = learn.mico(0.9)
+    with pytest.raises(ValueError, match="absorbing="):
+        loss(Z, T, R, N, ~DONE)
+    with pytest.raises(ValueError, match="must be one embedding"):
+        loss(Z, T, R, N, ~DONE, absorbing=torch.zeros(2, dtype=torch.float64))
+
+
+@pytest.mark.parametrize(
+    ("changes", "kind"),
+    [
+        ({"transition_weight": 1.0}, ValueError),
+        ({"transition_weight": math.nan}, ValueError),
+        ({"reward_weight": 0.0}, ValueError),
+        ({"reward_span": -1.0}, ValueError),
+        ({"against": "both"}, ValueError),
+        ({"terminals": "no"}, ValueError),
+        ({"head": "norm"}, TypeError),
+        ({"coupling": learn.Norm(1.0)}, TypeError),
+    ],
+)
+def test_settings_of_losses_are_checked(changes, kind):
+    given_ = {"head": learn.Norm(1.0), "coupling": learn.Independent(), "transition_weight": 0.9} | changes
+    with pytest.raises(kind, match=next(iter(changes))):
+        learn.MetricLoss(**given_)
+
+
+def test_float32_stays_float32():
+    z, target, reward, samples, done = (x.float() if x.dtype.is_floating_point else x for x in batch(7))
+    for coupling in (*COUPLINGS, learn.Categorical()):
+        following = following_of(coupling, samples)
+        if isinstance(coupling, learn.Categorical):
+            following = CategoricalNext(torch.full((6, 6), 1.0 / 6.0), samples[:, 0])
+        value, _ = learn.MetricLoss(learn.Norm(1.0), coupling, 0.9)(z, target, reward, following, done)
+        assert value.dtype == torch.float32
+
+
+def test_exact_models_give_their_rewards():
+    reward, rows, done = exact(chain_of(np.eye(2), [0.0, 1.0]))
+    assert reward.dtype == rows.probs.dtype == torch.float64
+    assert not done.any()
