@@ -104,5 +104,7 @@ class MetricLossModule(LossModule):
 
     def _encode(self, observation: torch.Tensor, parameters: Any) -> torch.Tensor:
         with parameters.to_module(self.encoder_network):
-            out: torch.Tensor = self.encoder_network(TensorDict({"in": observation}, batch_size=[len(observation)]))["z"]
+            out: torch.Tensor = self.encoder_network(TensorDict({"in": observation}, batch_size=[len(observation)]))[
+                "z"
+            ]
         return out
