@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -189,3 +191,10 @@ def test_self_prediction_is_perfect_where_the_next_is_told():
     said = task.layers(torch.cat([z, torch.nn.functional.one_hot(batch.action, 2)], dim=1)).detach()
     assert task(z, z, batch, 3.0 * said)[0].item() == pytest.approx(0.0, abs=1e-6)
     assert task(z, z, batch, -said)[0].item() == pytest.approx(2.0, abs=1e-6)
+
+
+def test_the_patch_of_the_documentation_has_ten_lines():
+    """docs/learn-agents.md promises ten lines; the page's code is run with the rest of the documentation."""
+    page = (Path(__file__).parents[2] / "docs" / "learn-agents.md").read_text()
+    script = next(block for block in page.split("```") if block.startswith("python") and "replay" in block)
+    assert sum("# +" in line for line in script.splitlines()) == 10

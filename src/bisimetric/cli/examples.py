@@ -64,7 +64,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "truth": (
         "bisimetric truth list",
-        "bisimetric truth run drift --profile quick --out truth-results",
+        "bisimetric truth run all --profile quick --out truth-results",
         "bisimetric truth report truth-results",
     ),
 }

@@ -74,7 +74,7 @@ class Schedule:
             group["lr"] = self._rate * (0.01 + 0.99 * share)
         self._done += 1
         self.optimiser.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         self.optimiser.step()
 
 

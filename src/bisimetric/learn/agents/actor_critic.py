@@ -115,7 +115,7 @@ class ActorCritic:
             loss = loss + self.settings.metric_weight * beside
             said |= {f"metric/{name}": value for name, value in scalars.items()}
         self._critic_step.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         self._critic_step.step()
         self.slow_encoder.update()
         self.slow_critic.update()

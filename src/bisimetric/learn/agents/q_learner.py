@@ -128,7 +128,7 @@ class QLearner:
             loss = loss + self.settings.metric_weight * beside
             said |= {f"metric/{name}": value for name, value in scalars.items()}
         self.optimiser.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         self.optimiser.step()
         self.slow_encoder.update()
         self.slow_head.update()
