@@ -150,7 +150,7 @@ def small_jobs():
         truth_table.TableJob("mico", "garnet", "network", "samples", 20, 500, 0),
         truth_table.TableJob("norm", "lake", "table", "samples", 20, 500, 0),
         drift.DriftJob("garnet", 0.25, 4, 3, 0),
-        distractors.DistractorJob("dbc", 10, 200, 0),
+        distractors.LightDistractorJob("dbc", 10, 200, 0),
         coupling_figure.CouplingJob("debiased", "garnet", 10, 0),
     ]
 

@@ -14,7 +14,7 @@ from ..kinds import Floats
 from ..paper.claims import Claim, Decision
 from ..paper.evidence import Finding, Verdict, above, below, interval, share, trend
 from ..paper.table import Row, Setting, Table
-from .settings import COUPLINGS, DRIFT_MODELS, LOSSES, METRIC_METHODS
+from .settings import COUPLINGS, DRIFT_MODELS, LIGHT, LOSSES, METRIC_METHODS, WEIGHT
 
 Tables = Mapping[str, Table]
 Decide = Callable[[Tables], Finding]
@@ -209,13 +209,13 @@ for _letter, _model in zip("ab", DRIFT_MODELS, strict=True):
 # ---- X: distractors ----
 
 
-def _of(tables: Tables, method: str, name: str) -> dict[int, float]:
-    return tables["distractors"].where(method=method).by_seed(lambda row: number(row, name))
+def _of(tables: Tables, method: str, name: str, weight: float = WEIGHT) -> dict[int, float]:
+    return tables["distractors"].where(method=method, weight=weight).by_seed(lambda row: number(row, name))
 
 
-def _better(method: str, than: str, name: str, measure: str) -> Decide:
+def _better(method: str, than: str, name: str, measure: str, weight: float = WEIGHT) -> Decide:
     def decide(tables: Tables) -> Finding:
-        ours, theirs = _of(tables, method, name), _of(tables, than, name)
+        ours, theirs = _of(tables, method, name, weight), _of(tables, than, name)
         return above([ours[s] - theirs[s] for s in sorted(set(ours) & set(theirs))], 0.0, measure)
 
     return decide
@@ -238,6 +238,16 @@ for _number, _method in enumerate(METRIC_METHODS):
         f"{_method}: distances of unseen observations follow d_π better than without a loss",
         "distractors",
     )(_better(_method, "none", "correlation", "difference of correlations with d_π"))
+
+
+for _number, _method in enumerate(METRIC_METHODS):
+    _letter = "abcde"[_number]
+    _claim(f"X5{_letter}", f"{_method}, a tenth of the weight: higher return than without a loss", "distractors")(
+        _better(_method, "none", "return", _RETURN, LIGHT)
+    )
+    _claim(
+        f"X6{_letter}", f"{_method}, a tenth of the weight: distances follow d_π better than without", "distractors"
+    )(_better(_method, "none", "correlation", "difference of correlations with d_π", LIGHT))
 
 
 # ---- C: couplings at equal cost ----

@@ -16,7 +16,7 @@ from ..policy.batch import Work
 from ..values import evaluate, optimal_values
 from .models import GAMMA, true_metric
 from .observations import Distracted
-from .settings import METHODS, METRIC_METHODS, Profile
+from .settings import LIGHT, METHODS, METRIC_METHODS, WEIGHT, Profile
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -28,11 +28,11 @@ CAPTION = (
     "A gridworld of 16 cells seen through 8 loud distractors, noise and a random projection; Q-learning on "
     "transitions of the uniform policy, tested with 8 other distractors. none: the Q loss alone; layernorm: with a "
     "LayerNorm on the embeddings; self-prediction: predict the next embedding; the others: a metric loss of the "
-    "uniform policy, weight 0.5, not tuned for any (norm: Norm(2) with the Gaussian coupling that fits it). Left: "
-    "return of the greedy policy over states and test distractors (0: uniform policy, 1: best). Middle: correlation "
-    "of the distances of embeddings with d_π over pairs of test observations (Euclidean where there is no metric "
-    "loss). Right: share of test observations whose nearest neighbour with another distractor shows the same state. "
-    "Bars: standard errors over seeds; hollow: the same with training distractors."
+    "uniform policy beside it, weight 0.5 (blue) or 0.05 (orange), not tuned for any (norm: Norm(2) with the Gaussian "
+    "coupling that fits it). Left: return of the greedy policy over states and test distractors (0: uniform policy, "
+    "1: best). Middle: correlation of the distances of embeddings with d_π over pairs of test observations (Euclidean "
+    "where there is no metric loss). Right: share of test observations whose nearest neighbour with another "
+    "distractor shows the same state. Bars: standard errors over seeds; hollow: the same with training distractors."
 )
 QUANTITIES = ("return", "correlation", "neighbours", "train_return", "train_correlation", "train_neighbours", "seconds")
 BATCH = 128
@@ -47,6 +47,7 @@ class DistractorJob:
     steps: int
     transitions: int
     seed: int
+    weight: ClassVar[float] = WEIGHT
     alone: ClassVar[bool] = False
     on: ClassVar[str | None] = "cpu"
 
@@ -71,7 +72,7 @@ class DistractorJob:
         torch.set_num_threads(1)
         mdp = room(self.seed)
         seen = Distracted(mdp, self.seed)
-        agent = agent_with(self.method, seen, self.seed)
+        agent = agent_with(self.method, seen, self.seed, self.weight)
         data = experience(seen, self.transitions, self.seed)
         generator = torch.Generator().manual_seed(self.seed)
         began = time.process_time()
@@ -112,16 +113,29 @@ class DistractorJob:
         }
 
 
+@dataclass(frozen=True)
+class LightDistractorJob(DistractorJob):
+    """The same with a tenth of the weight."""
+
+    weight: ClassVar[float] = LIGHT
+
+    @property
+    def words(self) -> str:
+        return f"distractors-light-{self.method}-s{self.seed}"
+
+
 def room(seed: int) -> MDP:
     return problems.gridworld(width=4, height=4, gamma=GAMMA, seed=seed)
 
 
-def agent_with(method: str, seen: Distracted, seed: int) -> QLearner:
+def agent_with(method: str, seen: Distracted, seed: int, weight: float) -> QLearner:
     """A Q-learner with one of the auxiliary losses, or a baseline."""
     from ..learn.agents import AgentSettings, QLearner, SelfPrediction
     from .losses import sampled_loss
 
-    settings = AgentSettings(gamma=GAMMA, batch=BATCH, layer_norm=method == "layernorm", tau=0.02, seed=seed)
+    settings = AgentSettings(
+        gamma=GAMMA, batch=BATCH, layer_norm=method == "layernorm", tau=0.02, metric_weight=weight, seed=seed
+    )
     n_actions = seen.mdp.n_choices // seen.mdp.n_states
     if method == "self-prediction":
         return QLearner(
@@ -173,10 +187,11 @@ def correlation(x: Floats, y: Floats) -> float:
 def cells(profile: Profile) -> list[Cell]:
     return [
         Cell(
-            {"method": method, "seed": float(seed)},
-            DistractorJob(method, profile.distractor_steps, profile.distractor_transitions, seed),
+            {"method": method, "weight": kind.weight, "seed": float(seed)},
+            kind(method, profile.distractor_steps, profile.distractor_transitions, seed),
         )
         for method in METHODS
+        for kind in ((DistractorJob, LightDistractorJob) if method in METRIC_METHODS else (DistractorJob,))
         for seed in profile.all_seeds
     ]
 
@@ -189,13 +204,16 @@ def draw(table: Table, profile: Profile) -> Figure:
     titles = ("return, unseen distractors", r"correlation with $d_\pi$", "nearest neighbour right")
     for axis, quantity, title in zip(axes[0], QUANTITIES[:3], titles, strict=True):
         for place, method in enumerate(METHODS):
-            part = table.where(method=method)
-            for name, face in ((f"train_{quantity}", "none"), (quantity, style.BLUE)):
-                values = part.curves(name)[:, 0]
-                error = float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else 0.0
-                axis.errorbar(
-                    float(values.mean()), place, xerr=error, fmt="o", color=style.BLUE, mfc=face, markersize=4
-                )
+            for weight, colour in ((LIGHT, style.ORANGE), (WEIGHT, style.BLUE)):
+                part = table.where(method=method, weight=weight)
+                for name, face in ((f"train_{quantity}", "none"), (quantity, colour)):
+                    values = part.curves(name)[:, 0] if len(part) else np.zeros(0)
+                    if len(values):
+                        error = float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else 0.0
+                        y = place + (0.25 if weight == LIGHT else 0.0)
+                        axis.errorbar(
+                            float(values.mean()), y, xerr=error, fmt="o", color=colour, mfc=face, markersize=4
+                        )
         axis.set_yticks(range(len(METHODS)), METHODS if axis is axes[0][0] else [""] * len(METHODS))
         axis.invert_yaxis()
         axis.set_title(title)

@@ -35,9 +35,9 @@ COMMAND = "bisimetric truth"
 ABOUT_RULES = (
     "Effect: mean over seeds and its 95 % interval. The rules were written, and committed, before there were results. "
     "Changed after runs in small size, before those in full size: D6 was added, and T7 is about what no embedding can "
-    "represent, where it was about errors of learning. "
-    "Errors are parts of the diameter of the certified metric d_π, unless said otherwise. The rules are in "
-    "src/bisimetric/truth/claims.py."
+    "represent, where it was about errors of learning. X5 and X6 were added after the results in full size: they ask "
+    "whether the weight decides. Errors are parts of the diameter of the certified metric d_π, unless said otherwise. "
+    "The rules are in src/bisimetric/truth/claims.py."
 )
 __all__ = ["check_matplotlib", "lines", "publish", "settings_of", "write"]
 

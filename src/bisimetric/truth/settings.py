@@ -42,4 +42,5 @@ ALPHAS = (1.0, 0.25, 0.05, 0.0)  # 0: the policy stays, and only learning is lef
 DRIFT_MODELS = ("garnet", "chain")
 METHODS = ("none", "layernorm", "self-prediction", "norm", "dbc", "mico", "ksme", "simsr")
 METRIC_METHODS = METHODS[3:]
+WEIGHT, LIGHT = 0.5, 0.05  # of an auxiliary loss beside the Q loss
 COUPLINGS = ("independent", "gaussian", "particles", "debiased", "categorical")
