@@ -43,7 +43,7 @@ def particles(model: str, seed: int, debias: bool) -> float:
     """What transport between 32 particles converges to."""
     case = known(model, seed)
     loss = learn.MetricLoss(learn.Norm(1.0), learn.Particles(32, debias=debias), 0.9, rewards=learn.MeanRewards())
-    fixed = oracle.fixed_point(loss, case.chain, tol=1e-3, draws=4, seed=seed)
+    fixed = oracle.fixed_point(loss, case.chain, tol=1e-3, draws=32, seed=seed)
     return float(np.abs(fixed.distance - case.distance).max()) / case.diameter
 
 

@@ -38,6 +38,7 @@ LOSSES = ("norm", "dbc", "dbc-published", "mico", "ksme", "simsr")  # norm: Norm
 ENCODERS = ("table", "network")
 DATA = ("exact", "samples")
 EVERYWHERE = ("garnet", "lake")  # models of all four corners; the others: table and exact only
+CORNER_SEEDS = 3  # of the corners other than table and exact
 ALPHAS = (1.0, 0.25, 0.05, 0.0)  # 0: the policy stays, and only learning is left
 DRIFT_MODELS = ("garnet", "chain")
 METHODS = ("none", "layernorm", "self-prediction", "norm", "dbc", "mico", "ksme", "simsr")

@@ -17,7 +17,7 @@ from ..paper.table import Cell, Keys, Table
 from ..policy.batch import Work
 from .distractors import correlation
 from .models import RANDOM, known
-from .settings import DATA, ENCODERS, EVERYWHERE, LOSSES, Profile
+from .settings import CORNER_SEEDS, DATA, ENCODERS, EVERYWHERE, LOSSES, Profile
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -30,10 +30,10 @@ CAPTION = (
     "error of learned distances to the certified d_π, the largest over pairs of states, in diameters of d_π; black "
     "lines: that of the loss's own fixed point, which no training can undo. table: an embedding of 32 numbers for "
     "each state; network: a small network on 16 random features. exact: all pairs, the model known; samples: "
-    "minibatches of 64 of 20,000 transitions (norm: the exact coupling of observed frequencies; dbc: a Gaussian "
-    "learned beside). dbc-published: the mean over coordinates, each of which solves the whole equation there (their "
-    "sum, the L1 norm, is 32 times as large). taxi has the first of its four destinations only (126 of 500 states). "
-    "Errors above 2 are cut off."
+    "minibatches of 64 of the transitions (norm: the exact coupling of observed frequencies; dbc: a Gaussian learned "
+    "beside). dbc-published: the mean over coordinates, each of which solves the whole equation there (their sum, the "
+    "L1 norm, is 32 times as large). All corners but the first: two models and 3 seeds. taxi has the first of its "
+    "four destinations only (126 of 500 states). Errors above 2 are cut off."
 )
 NAMES = (
     "own_error",
@@ -177,7 +177,8 @@ def cells(profile: Profile) -> list[Cell]:
                 for data in DATA:
                     if model not in EVERYWHERE and (encoder, data) != ("table", "exact"):
                         continue
-                    for seed in profile.all_seeds:
+                    seeds = profile.seeds if (encoder, data) == ("table", "exact") else CORNER_SEEDS
+                    for seed in range(min(seeds, profile.seeds)):
                         keys: Keys = {
                             "loss": loss,
                             "model": model,
