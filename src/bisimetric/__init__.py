@@ -1,7 +1,7 @@
 """bisimetric: bisimulation metrics of finite MDPs, with their errors."""
 
+import typing as _typing
 from importlib import import_module as _import_module
-from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 from . import certificates, plot, problems
 from .abstraction import Abstraction, Cross, NoCoverError, abstract, cross
@@ -23,9 +23,7 @@ from .status import Status
 from .transport import Exact, Independent, KLBall, Sinkhorn, Transport
 from .values import Values, evaluate, greedy, optimal_values
 
-if _TYPE_CHECKING:
-    from types import ModuleType
-
+if _typing.TYPE_CHECKING:
     from . import learn as learn
 
 __version__ = "0.1.0"
@@ -97,8 +95,10 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> "ModuleType":
-    """`bisimetric.learn`, loaded when it is first used: it needs PyTorch, which nothing else here does."""
-    if name == "learn":
-        return _import_module(".learn", __name__)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+if not _typing.TYPE_CHECKING:  # for a type checker every other name would be a module, too
+
+    def __getattr__(name):
+        """`bisimetric.learn`, loaded when it is first used: it needs PyTorch, which nothing else here does."""
+        if name == "learn":
+            return _import_module(".learn", __name__)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,7 +17,7 @@ from learn_training import chain_of, corridor  # noqa: E402
 import bisimetric as bm  # noqa: E402
 from bisimetric import learn  # noqa: E402
 from bisimetric.learn.operators import gaussian_w2, reward_distances  # noqa: E402
-from bisimetric.learn.oracle import rand_index  # noqa: E402
+from bisimetric.learn.scores import correlation, rand_index  # noqa: E402
 
 MDP = bm.problems.garnet(12, 3, 3, gamma=0.9, seed=2)
 POLICY = MDP.uniform_policy()
@@ -162,3 +164,27 @@ def test_rand_index():
         assert rand_index(x, y) == pytest.approx(metrics.adjusted_rand_score(x, y))
     assert rand_index(np.arange(4), np.arange(4)) == 1.0
     assert rand_index(np.zeros(3, int), np.zeros(3, int)) == 1.0
+
+
+def test_the_table_of_the_page_is_what_the_oracle_says():
+    """Sup errors and correlations of docs/learn.md, recomputed (but for particles, whose draws take long)."""
+    page = (Path(__file__).parents[2] / "docs" / "learn.md").read_text()
+    rows = {
+        "exact transport": of_means(learn.Norm(1.0), learn.Categorical()),
+        "DBC's paper": learn.dbc(0.9),
+        "DBC as published": learn.dbc(0.9, as_published=True),
+        "MICo, KSMe": learn.mico(0.9),
+        "SimSR": learn.simsr(0.9),
+    }
+    models = bm.problems.garnet(30, 2, 4, gamma=0.9, seed=1), bm.problems.gridworld(gamma=0.9)
+    for k, mdp in enumerate(models):
+        chain = mdp.under(mdp.uniform_policy())
+        exact = bm.solve_metric(chain, tol=1e-6).distance
+        off = ~np.eye(chain.n_states, dtype=bool)
+        for name, loss in rows.items():
+            (line,) = re.findall(rf"^\| {re.escape(name)}.*$", page, re.MULTILINE)
+            share, seen = line.split("|")[2 + k].split(",")
+            got = learn.oracle.fixed_point(loss, chain).distance
+            error = float(np.abs(got - exact).max()) / exact.max()
+            assert 100.0 * error == pytest.approx(float(share.strip(" %")), abs=0.51), (name, k)
+            assert correlation(got[off], exact[off]) == pytest.approx(float(seen), abs=0.006), (name, k)

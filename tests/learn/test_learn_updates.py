@@ -161,6 +161,18 @@ def test_distillation_measures_what_it_did():
     assert report.tv_from_old == pytest.approx(float(learn.total_variation(after, before).max()))
 
 
+def test_a_mixture_can_be_distilled():
+    torch.manual_seed(0)
+    observations = torch.randn(80, 3)
+    nets = [learn.SoftmaxPolicy(torch.nn.Linear(3, 2)) for _ in range(3)]
+    mixture = learn.SnapshotMixture(0.5, nets[0])
+    mixture.update(nets[1])
+    distilled = learn.Distilled(1.0, nets[2])
+    before = learn.total_variation(distilled(observations), mixture(observations)).max()
+    report = distilled.update(mixture, observations[:60], observations[60:], steps=300, lr=0.05)
+    assert report.tv_largest < 0.2 * float(before)
+
+
 def test_kl_penalties():
     old = torch.tensor([[0.5, 0.5], [1.0, 0.0]], dtype=torch.float64)
     new = torch.tensor([[0.9, 0.1], [1.0, 0.0]], dtype=torch.float64, requires_grad=True)

@@ -58,7 +58,8 @@ class Distillation(NamedTuple):
 class Distilled:
     """A single network trained onto (1 − α) π + α π_g, and how far from it that measurably is.
 
-    By cross entropy, with Adam, on given observations. Unlike `SnapshotMixture` it needs one network only, and has no
+    By cross entropy, with Adam, on given observations. With α = 1 it is trained onto whatever is given, such as a
+    `SnapshotMixture` that has grown too large. Unlike `SnapshotMixture` it needs one network only, and has no
     guarantee: what it does away from the observations is measured on those held out, no more.
     """
 

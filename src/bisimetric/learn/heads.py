@@ -100,7 +100,7 @@ class Norm(Head):
         return 0.5 * largest
 
     def values(self, x: Tensor, y: Tensor) -> Tensor:
-        return torch.cdist(x, y, p=self.p, compute_mode=_EXACT)
+        return norms_between(x, y, self.p)
 
     def paired_values(self, x: Tensor, y: Tensor) -> Tensor:
         return norm_of(x - y, self.p)
@@ -142,9 +142,9 @@ class Diffuse(Head):
         return 0.5 * (x.square().sum(-1) + y.square().sum(-1)) + self.paired_distances(x, y)
 
     def distances(self, x: Tensor, y: Tensor) -> Tensor:
-        u, v = unit(x), unit(y)
-        apart = torch.cdist(u, v, compute_mode=_EXACT)
-        return self.beta * _angle(apart, torch.cdist(u, -v, compute_mode=_EXACT))
+        u = unit(x)
+        v = u if x is y else unit(y)
+        return self.beta * _angle(norms_between(u, v, 2.0), norms_between(u, -v, 2.0))
 
     def paired_distances(self, x: Tensor, y: Tensor) -> Tensor:
         u, v = unit(x), unit(y)
@@ -190,7 +190,7 @@ class Kernel(Head):
         return 2.0 * (self.level - (x * y).sum(-1))
 
     def distances(self, x: Tensor, y: Tensor) -> Tensor:
-        return torch.cdist(x, y, compute_mode=_EXACT).square()
+        return norms_between(x, y, 2.0).square()
 
     def paired_distances(self, x: Tensor, y: Tensor) -> Tensor:
         return (x - y).square().sum(-1)
@@ -228,7 +228,8 @@ class Cosine(Head):
         return 1.0
 
     def values(self, x: Tensor, y: Tensor) -> Tensor:
-        return 0.5 * self.scale * torch.cdist(unit(x), unit(y), compute_mode=_EXACT).square()
+        u = unit(x)
+        return 0.5 * self.scale * norms_between(u, u if x is y else unit(y), 2.0).square()
 
     def paired_values(self, x: Tensor, y: Tensor) -> Tensor:
         return 0.5 * self.scale * (unit(x) - unit(y)).square().sum(-1)
@@ -238,6 +239,16 @@ class Cosine(Head):
 
     def next_paired_values(self, x: Tensor, y: Tensor) -> Tensor:
         return self.paired_values(x, y) if self.unit_next else self.scale * (1.0 - (x * y).sum(-1))
+
+
+def norms_between(x: Tensor, y: Tensor, p: float) -> Tensor:
+    """‖x_i − y_j‖_p [N, M], with gradient 0 where it is 0; where y is x each pair is computed once."""
+    if x is not y:
+        return torch.cdist(x, y, p=p, compute_mode=_EXACT)
+    N = len(x)
+    upper = torch.ones(N, N, dtype=torch.bool, device=x.device).triu(1)
+    half = torch.zeros(N, N, dtype=x.dtype, device=x.device).masked_scatter(upper, torch.pdist(x, p))
+    return half + half.T
 
 
 def norm_of(x: Tensor, p: float) -> Tensor:

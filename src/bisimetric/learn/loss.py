@@ -124,14 +124,17 @@ class MetricLoss:
         batch = batches.checked(z, z_target, reward, next, done, self.rewards)
         if self.terminals == "absorbing":
             batch = batches.with_terminals(batch, done, absorbing, at_origin=self.head.translates)
-        values, target, counted = self._pairs(batch, generator)
-        loss = self._mean(self.penalty(values - target), counted)
+        values, target, diagonal = self._pairs(batch, generator)
+        residual = values - target
+        if not diagonal:
+            residual = residual.fill_diagonal_(0.0)  # in place: it is nobody else's, and saves three passes
+        loss = self.penalty(residual).sum() / _count(residual, diagonal)
         if not bool(torch.isfinite(loss)):
             batches.blame(batch)
-        return loss, self._diagnostics(loss, values.detach(), target, counted, batch)
+        return loss, self._diagnostics(loss, values.detach(), target, diagonal, batch)
 
-    def _pairs(self, batch: Batch, generator: torch.Generator | None) -> tuple[Tensor, Tensor, Tensor | None]:
-        """(values, targets, which of them count; None for all) of the chosen pairs."""
+    def _pairs(self, batch: Batch, generator: torch.Generator | None) -> tuple[Tensor, Tensor, bool]:
+        """(values, targets, whether those of a state with itself count) of the chosen pairs."""
         other = batch.z if self.against == "online" else batch.z_target
         c_R, c_T = self.reward_weight, self.transition_weight
         if isinstance(self.pairs, Shuffled):
@@ -139,7 +142,7 @@ class MetricLoss:
             values = self.head.paired_values(batch.z, other[partner])
             with torch.no_grad():
                 delta = self.rewards.between(batch.reward, tuple(value[partner] for value in batch.reward))
-                return values, c_R * delta + c_T * self.coupling.paired(self.head, batch.following, partner), None
+                return values, c_R * delta + c_T * self.coupling.paired(self.head, batch.following, partner), True
         values = self.head.values(batch.z, other)
         with torch.no_grad():
             left = tuple(value[:, None] for value in batch.reward)
@@ -148,24 +151,11 @@ class MetricLoss:
         diagonal = self.pairs.diagonal if isinstance(self.pairs, AllPairs) else True
         if diagonal is None:
             diagonal = self.coupling.knows_diagonal(batch.following)
-        counted = None if diagonal else ~torch.eye(len(batch), dtype=torch.bool, device=batch.z.device)
-        return values, target, counted
+        return values, target, diagonal
 
-    @staticmethod
-    def _mean(numbers: Tensor, counted: Tensor | None) -> Tensor:
-        """The mean over pairs that count."""
-        if counted is None:
-            return numbers.mean()
-        B = len(numbers)
-        return torch.where(counted, numbers, torch.zeros_like(numbers)).sum() / (B * (B - 1))
-
-    def _diagnostics(
-        self, loss: Tensor, values: Tensor, target: Tensor, counted: Tensor | None, batch: Batch
-    ) -> Diagnostics:
+    def _diagnostics(self, loss: Tensor, values: Tensor, target: Tensor, diagonal: bool, batch: Batch) -> Diagnostics:
         with torch.no_grad():
-            sums = Sums(
-                self._mean(values, counted), self._mean(target, counted), self._apart(values, batch), values.max()
-            )
+            sums = Sums(_mean(values, diagonal), _mean(target, diagonal), self._apart(values, batch), values.max())
             scale = scale_of(batch.reward[0], self.reward_span, self.reward_weight / (1.0 - self.transition_weight))
             return diagnosed(loss, sums, scale, self.head.ceiling, self.reward_span is not None)
 
@@ -180,5 +170,15 @@ class MetricLoss:
             distances = values - 0.5 * (own[:, None] + own[None, :])
         else:
             distances = self.head.distances(batch.z, batch.z)
-        B = len(batch)
-        return (distances.sum() - distances.diagonal().sum()) / (B * (B - 1))
+        return _mean(distances, False)
+
+
+def _count(pairs: Tensor, diagonal: bool) -> int:
+    """How many pairs count."""
+    return pairs.numel() if diagonal else pairs.numel() - len(pairs)
+
+
+def _mean(numbers: Tensor, diagonal: bool) -> Tensor:
+    """The mean over pairs that count."""
+    total = numbers.sum() if diagonal else numbers.sum() - numbers.diagonal().sum()
+    return total / _count(numbers, diagonal)

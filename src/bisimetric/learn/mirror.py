@@ -56,6 +56,7 @@ class MirrorStep:
             raise ValueError(f"q: must have the shape of the policy, {list(probs.shape)}; got {list(q.shape)}.")
         taken = probs > 0.0
         pi = probs.detach().double()
+        pi = pi / pi.sum(-1, keepdim=True)  # of single precision, say
         values = torch.where(taken, q.detach().double(), torch.zeros_like(pi))
         if not bool(torch.isfinite(values).all()):
             raise ValueError("q: values of actions that the policy takes must be finite.")
@@ -70,7 +71,7 @@ class MirrorStep:
         strength = 4.0 * math.atanh(self.max_tv)
         weights = pi * torch.exp(-strength * (depth / safe))
         new = weights / weights.sum(-1, keepdim=True)
-        new = torch.where(span > 0.0, new, pi)
+        new = torch.where(span > 0.0, new, pi)  # equal values, or one action: nothing moves
         eta = torch.where(span > 0.0, strength / safe / unit.clamp_min(torch.finfo(torch.float64).tiny), 0.0)
         tv = total_variation(new, pi)
-        return MirrorUpdate(new.to(policy.dtype), eta[..., 0], tv)
+        return MirrorUpdate(torch.where(span > 0.0, new.to(policy.dtype), probs), eta[..., 0], tv)

@@ -24,12 +24,12 @@ _EPS = float(np.finfo(np.float64).eps)
 NO_THEOREM = "none: this operator need not contract"
 SAMPLED = "none: the mean over particles was taken over finitely many draws"
 CONTRACTION = "contraction: fixed couplings, so non-expansive in d"
-NONEXPANSIVE = "contraction: a minimum over couplings, so non-expansive in d"
+UNCOUNTED = "a fixed point of this transport, but errors of single transports are not counted"
 
 
 @dataclass(frozen=True)
 class Operator:
-    """T of a loss on the states of a model [S, S] → [S, S], and whether it is known to be non-expansive.
+    """T of a loss on the states of a model [S, S] → [S, S], and whether that bounds the error of its fixed point.
 
     error is what one application may be off by, as a share of the largest entry.
     """
@@ -40,25 +40,30 @@ class Operator:
     error: float = 0.0
 
 
-def reward_distances(rewards: RewardDistance, model: MDP | Chain, policy: Floats | None) -> Floats:
+def reward_distances(
+    rewards: RewardDistance,
+    model: MDP | Chain,
+    policy: Floats | None,
+    of: Callable[[Floats], Floats] = np.asarray,
+) -> Floats:
     """G [S, S]: the mean of ΔR, each state's action drawn by the policy and independently of the other's.
 
-    Rewards of a chain, and those of a choice, count as certain.
+    Rewards of a chain, and those of a choice, count as certain. `of` is applied to differences before the mean.
     """
     if isinstance(model, Chain) or policy is None:
         R = model.rewards
-        return np.asarray(np.abs(R[:, None] - R[None, :]))
+        return of(np.abs(R[:, None] - R[None, :]))
     weights, R, starts = policy, model.rewards, model.choice_ptr[:-1]
     means = np.add.reduceat(weights * R, starts)
     if isinstance(rewards, MeanRewards):
-        return np.asarray(np.abs(means[:, None] - means[None, :]))
+        return of(np.abs(means[:, None] - means[None, :]))
     gaps = np.abs(R[:, None] - R[None, :])
     if isinstance(rewards, VarianceCorrected):
         spread = np.add.reduceat(weights * (R - means[model.state_of_choice]) ** 2, starts)[model.state_of_choice]
         gaps = np.sqrt(np.maximum(gaps**2 - spread[:, None] - spread[None, :], 0.0))
     elif not isinstance(rewards, SampledRewards):
         raise TypeError(f"rewards: there is no mean of {type(rewards).__name__}.")
-    summed = np.add.reduceat(weights[:, None] * gaps, starts, axis=0)
+    summed = np.add.reduceat(weights[:, None] * of(gaps), starts, axis=0)
     return np.asarray(np.add.reduceat(weights[None, :] * summed, starts, axis=1))
 
 
@@ -68,12 +73,7 @@ def operator_of(coupling: Coupling, rows: Distributions, draws: int, seed: int) 
     if isinstance(coupling, couplings.Categorical) and not isinstance(coupling.transport, IndependentTransport):
         transport = coupling.transport
         transports = Transports(rows, transport)
-        return Operator(
-            lambda d: transports(_ground(d, transport.with_diagonal))[0],
-            transport.axioms.nonexpansive,
-            transport.guarantee,
-            1e-9,  # more than what solvers leave of marginals and prices
-        )
+        return Operator(lambda d: transports(_ground(d, transport.with_diagonal))[0], False, UNCOUNTED)
     if isinstance(coupling, (couplings.Independent, couplings.Categorical)):
         return Operator(lambda d: np.asarray(P @ d @ P.T), True, CONTRACTION, 4.0 * len(P) * _EPS)
     if isinstance(coupling, GaussianW2):
@@ -127,9 +127,8 @@ def _particle_mean(coupling: Particles, P: Floats, draws: int, seed: int) -> Cal
     return apply
 
 
-def published_dbc(P: Floats, delta: Floats, c_T: float) -> Callable[[Floats], Floats]:
-    """|z_ik − z_jk| of one coordinate from the last one: h⁻¹(h(ΔR) + γ W₂), with smooth L1 as h."""
-    first = _smooth(delta)
+def published_dbc(P: Floats, first: Floats, c_T: float) -> Callable[[Floats], Floats]:
+    """|z_ik − z_jk| of one coordinate from the last one: h⁻¹(E h(ΔR) + γ W₂), `first` being E h(ΔR), h smooth L1."""
 
     def apply(x: Floats) -> Floats:
         wanted = first + c_T * gaussian_w2(P, x)
@@ -138,5 +137,6 @@ def published_dbc(P: Floats, delta: Floats, c_T: float) -> Callable[[Floats], Fl
     return apply
 
 
-def _smooth(x: Floats) -> Floats:
+def smooth(x: Floats) -> Floats:
+    """h(x) for x ≥ 0: x²/2 below 1, x − 1/2 above."""
     return np.asarray(np.where(x < 1.0, 0.5 * x * x, x - 0.5))

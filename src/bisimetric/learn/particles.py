@@ -79,20 +79,19 @@ class Particles(Coupling):
 
     def paired(self, head: Head, following: Next, partner: Tensor) -> Tensor:
         samples = self._samples(following)
-        ground = head.next_values
-        values = [
-            self._pair(ground(x, y).clamp_min(0.0).cpu().double().numpy())
-            for x, y in zip(samples, samples[partner], strict=True)
-        ]
+        if self.reg > 0.0:  # all pairs at once are faster than single ones with a plan each
+            return self.square(head, following)[torch.arange(len(partner), device=partner.device), partner]
+        pairs = zip(samples, samples[partner], strict=True)
+        values = [self._pair(head.next_values(x, y).clamp_min(0.0).cpu().double().numpy()) for x, y in pairs]
         return torch.as_tensor(values, dtype=samples.dtype, device=samples.device)
 
     def _pair(self, ground: Floats) -> float:
-        """The transport of n × n samples, from their ground costs."""
-        whole = _value(self.transport, ground)
+        """The exact transport of n × n samples, from their ground costs."""
+        whole = _value(ground)
         if not self.debias:
             return whole
         half = self.n // 2
-        parts = 0.5 * (_value(self.transport, ground[:half, :half]) + _value(self.transport, ground[half:, half:]))
+        parts = 0.5 * (_value(ground[:half, :half]) + _value(ground[half:, half:]))
         return whole - self.excess * (parts - whole)
 
     def _samples(self, following: Next) -> Tensor:
@@ -124,10 +123,10 @@ def extrapolated(values: Floats, excess: float) -> Floats:
     return whole if excess == 0.0 else np.asarray(whole - excess * (0.5 * (values[1] + values[2]) - whole))
 
 
-def _value(transport: Transport, ground: Floats) -> float:
-    """The transport of one pair of uniform distributions."""
+def _value(ground: Floats) -> float:
+    """The exact transport of one pair of uniform distributions."""
     a, b = (np.full(k, 1.0 / k) for k in ground.shape)
-    return transport_cost(transport, ground, plan_of(transport, ground, a, b), a, b)[0]
+    return transport_cost(Exact(), ground, plan_of(Exact(), ground, a, b), a, b)[0]
 
 
 def transport_of(cost: Tensor, reg: float = 0.0, *, a: Tensor | None = None, b: Tensor | None = None) -> Tensor:
@@ -143,6 +142,8 @@ def transport_of(cost: Tensor, reg: float = 0.0, *, a: Tensor | None = None, b: 
         cost: ground costs, at least 0 [n, m].
         reg: λ ≥ 0.
         a, b: weights that sum to 1 [n] and [m]; uniform by default.
+
+    Cost: one plan on the host, below a millisecond for tens of samples; with λ > 0 some milliseconds, more for small λ.
     """
     if cost.ndim != 2 or not bool((cost >= 0.0).all()):
         raise ValueError(f"cost: must be numbers of at least 0 [n, m]; got shape {list(cost.shape)} or negative ones.")

@@ -14,7 +14,7 @@ from ..checks import check_number
 
 @dataclass(frozen=True)
 class Penalty(ABC):
-    """ρ of residuals, one by one."""
+    """ρ of residuals, one by one; ρ(0) = 0."""
 
     @abstractmethod
     def __call__(self, residual: Tensor) -> Tensor: ...
