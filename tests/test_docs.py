@@ -21,7 +21,7 @@ PAGES = [page for page in sorted(ROOT.glob("docs/**/*.md")) if "_build" not in p
 WITH_CODE = [page for page in PAGES if BLOCK.search(page.read_text())]
 # What cannot run here, and why.
 NOT_RUN = {"docs/gpu.md": "needs a GPU"}
-NEEDS_TORCH = ("docs/learn.md", "docs/theory/updates.md")
+NEEDS_TORCH = ("docs/learn.md", "docs/learn-agents.md", "docs/theory/updates.md")
 NOT_RUN_COMMANDS = {
     "bisimetric bench": "measures for a minute; the examples of --help run it with --quick",
     "bisimetric paper run all": "takes minutes; tests/test_paper_cli.py runs its parts",

@@ -211,4 +211,4 @@ def test_costs_are_positive():
     from bisimetric.paper import FIGURES, experiments
 
     for profile in (QUICK, FULL):
-        assert all(pool.cost(job) > 0.0 for job in experiments.jobs_of(FIGURES, profile, TEXT))
+        assert all(job.cost > 0.0 for job in experiments.jobs_of(FIGURES, profile, TEXT))

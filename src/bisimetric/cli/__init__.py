@@ -28,6 +28,7 @@ from .metric import metric
 from .paper import paper
 from .query import query
 from .solve import solve
+from .truth import truth
 from .view import view
 from .words import BadInputError, complain, say
 
@@ -58,6 +59,7 @@ COMMANDS = (
 for command in COMMANDS:
     app.command(command, help_epilogue=epilogue(command.__name__.replace("_", "-")))
 app.command(paper)
+app.command(truth)
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -66,6 +66,11 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "bisimetric paper run sharpness --profile quick --out results",
         "bisimetric paper report results",
     ),
+    "truth": (
+        "bisimetric truth list",
+        "bisimetric truth run all --profile quick --out truth-results",
+        "bisimetric truth report truth-results",
+    ),
 }
 
 

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-import time
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypedDict
 
@@ -16,15 +12,11 @@ from .. import __version__
 from . import interrupts
 from .examples import epilogue
 from .inputs import Json
+from .studies import check_limits, run_left
 from .words import BadInputError, print_json, say
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from rich.progress import Progress
-
     from ..paper.claims import Decision
-    from ..paper.jobs import Job
 
 paper = App(
     name="paper",
@@ -112,8 +104,7 @@ def run(
         cluster: address of a Dask scheduler, such as tcp://host:8786, whose workers do the runs.
     """
     from ..backends.select import backend
-    from ..backends.threads import threads
-    from ..paper import FIGURES, experiments, figure, on_cluster, pool, store
+    from ..paper import FIGURES, experiments, figure, store
     from ..paper import report as pages
     from ..paper.jobs import can_run
     from ..paper.settings import PROFILES, Variant
@@ -127,16 +118,10 @@ def run(
     names = list(FIGURES) if "all" in figures else list(dict.fromkeys(figures))
     if profile not in PROFILES:
         raise BadInputError(f"--profile {profile}: must be one of {', '.join(PROFILES)}.")
-    if workers is not None and workers < 1:
-        raise BadInputError(f"--workers must be at least 1; got {workers}.")
+    check_limits(workers, time_limit)
     if cluster is not None and (workers is not None or device != "cpu"):
         raise BadInputError("--cluster has its own workers, and their CPUs: leave out --workers and --device.")
-    if time_limit is not None and not time_limit > 0.0:
-        raise BadInputError(f"--time-limit must be a positive number of minutes; got {time_limit}.")
     backend(device, "float64")  # refuses what is not there
-    do = partial(pool.run_jobs, workers=workers or threads(), device=device, say=say)
-    if cluster is not None:
-        do = partial(on_cluster.run_jobs, cluster=cluster)
     if report:
         pages.check_matplotlib()
     size, variant = PROFILES[profile], Variant(**asdict(choices))
@@ -147,28 +132,10 @@ def run(
     with locked(out):
         store.tidy(out)
         jobs = [job for job in experiments.jobs_of(names, size, variant) if can_run(job, device)]
-        left = experiments.missing(jobs, out, say)
-        say(f"{len(jobs)} runs, {len(jobs) - len(left)} of them done before; results in {out}")
-        try:
-            with _progress(left) as done:
-                failures = do(
-                    left,
-                    out,
-                    version=__version__,
-                    done=done,
-                    seconds=None if time_limit is None else 60.0 * time_limit,
-                )
-        except TimeoutError:
-            say(f"bisimetric: the time is up; finished runs are kept in {out}, and the same command goes on.")
-            return 1
-        except KeyboardInterrupt:
-            say(f"bisimetric: interrupted; finished runs are kept in {out}, and the same command goes on from there.")
-            return 130
-        for failure in failures:
-            say(f"bisimetric: run {failure.run} failed: {failure.reason}")
-        if report:
+        status = run_left(jobs, out, workers=workers, time_limit=time_limit, device=device, cluster=cluster)
+        if report and status.ended:
             _write_report(out, None)
-    return 1 if failures else 0
+    return status.exit_status
 
 
 @paper.command(name="report")
@@ -204,48 +171,3 @@ def _write_report(folder: Path, publish: Path | None, quiet: bool = False) -> li
             print(line)
         print(f"page: {folder / 'index.html'}")
     return made
-
-
-@contextmanager
-def _progress(jobs: list[Job]) -> Iterator[Callable[[Job], None]]:
-    """Overall progress with the time left: a bar on a terminal, a line now and then elsewhere."""
-    from ..paper.pool import cost
-
-    total = sum(cost(job) for job in jobs)
-    began = shown = time.monotonic()
-    count, worked = 0, 0.0
-    bar: Progress | None = None
-    if sys.stderr.isatty() and jobs:
-        from rich import progress as rich
-        from rich.console import Console
-
-        bar = rich.Progress(
-            rich.TextColumn("runs"),
-            rich.BarColumn(),
-            rich.MofNCompleteColumn(),
-            rich.TimeElapsedColumn(),
-            rich.TextColumn("{task.fields[left]}"),
-            console=Console(stderr=True),
-            transient=True,
-        )
-        task = bar.add_task("runs", total=len(jobs), left="")
-        bar.start()
-
-    def done(job: Job) -> None:
-        nonlocal count, worked, shown
-        interrupts.check()
-        count, worked = count + 1, worked + cost(job)
-        now = time.monotonic()
-        left = (now - began) * (total - worked) / max(worked, 1e-9)
-        text = f"about {left / 60:.0f} min left" if left >= 90 else f"about {left:.0f} s left"
-        if bar is not None:
-            bar.update(task, completed=count, left=text)
-        elif now - shown > 15.0:
-            shown = now
-            say(f"{count} of {len(jobs)} runs done, {text}")
-
-    try:
-        yield done
-    finally:
-        if bar is not None:
-            bar.stop()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 from dataclasses import dataclass, fields
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Protocol
 
 import numpy as np
 
@@ -30,6 +30,24 @@ Arrays = dict[str, Array]
 
 CURVES = tuple(field.name for field in fields(Step) if field.name != "k")
 QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
+
+
+class Job(Protocol):
+    """One run of any study: a frozen dataclass of settings, of which `repr` shows all."""
+
+    @property
+    def alone(self) -> bool: ...  # whether it must not share the machine
+
+    @property
+    def on(self) -> str | None: ...  # the device that it needs; None for any
+
+    @property
+    def words(self) -> str: ...  # the readable part of its id
+
+    @property
+    def cost(self) -> float: ...  # about how long it takes, in arbitrary units
+
+    def work(self, device: str) -> Work[Arrays]: ...
 
 
 @dataclass(frozen=True)
@@ -73,6 +91,27 @@ class PolicyJob:
     potentials: bool = True
     alone: ClassVar[bool] = False  # whether it must not share the machine
     on: ClassVar[str | None] = None  # any device will do
+
+    @property
+    def words(self) -> str:
+        return f"{self.problem.name}-{_word(self.transport)}-{_word(self.step_size)}-n{self.sweeps}-s{self.seed}"
+
+    @property
+    def cost(self) -> float:
+        arguments = dict(self.problem.arguments)
+        n = int(arguments.get("n_states", 200))
+        way = self.transport
+        if isinstance(way, Independent):
+            factor = 0.1
+        elif isinstance(way, Exact):
+            factor = 1.5
+        else:
+            factor = 6.0 ** (getattr(way, "reg", 1.0) < 0.5) * getattr(way, "p", 1.0)
+        if float(arguments.get("mixing", 0.0)) > 0.0:
+            factor *= 4.0 * n / 60.0
+        alpha = self.step_size(50, gamma=0.9, sweeps=self.sweeps, p=1.0)
+        started_anew = 1.0 if self.warm and self.potentials else 2.0
+        return self.steps * (n / 60.0) ** 2 * factor * started_anew * (0.3 + alpha) * min(self.sweeps, 14) / 14
 
     def run(self, device: str) -> Arrays:
         return self.work(device).result()
@@ -179,10 +218,15 @@ class SharpnessJob:
     reference: float = 0.02
     alone: ClassVar[bool] = False
     on: ClassVar[str | None] = "cpu"
+    cost: ClassVar[float] = 30.0
+
+    @property
+    def words(self) -> str:
+        return f"sharpness-{self.dimension}d-{self.reg:g}-{self.entropy:g}bits-s{self.seed}"
 
     def work(self, device: str) -> Work[Arrays]:
         """The run, as one part."""
-        return _Whole(self, device)
+        return Whole(self, device)
 
     def run(self, device: str) -> Arrays:
         del device  # it is the host's
@@ -201,10 +245,16 @@ class SharpnessJob:
         return {"relative_error": _relative(blunt, sharp), "reference_error": _relative(sharp, exact)}
 
 
-class _Whole:
+class InOnePart(Protocol):
+    """A run without parts."""
+
+    def run(self, device: str) -> Arrays: ...
+
+
+class Whole:
     """A run that is done when its result is wanted."""
 
-    def __init__(self, job: SharpnessJob, device: str) -> None:
+    def __init__(self, job: InOnePart, device: str) -> None:
         self._job, self._device = job, device
 
     def go_on(self) -> bool:
@@ -259,9 +309,6 @@ def transport_between(transport: Transport, rows: list[Floats], first: int, d: F
     return solver.unit * out[:, first:]
 
 
-Job = PolicyJob | SharpnessJob
-
-
 def can_run(job: Job, device: str) -> bool:
     """Whether a job runs where this device was asked for: jobs for the CPU run everywhere."""
     return job.on in (None, "cpu", device)
@@ -269,11 +316,7 @@ def can_run(job: Job, device: str) -> bool:
 
 def job_id(job: Job) -> str:
     """A name for the run: readable, and different for different settings."""
-    if isinstance(job, PolicyJob):
-        words = f"{job.problem.name}-{_word(job.transport)}-{_word(job.step_size)}-n{job.sweeps}-s{job.seed}"
-    else:
-        words = f"sharpness-{job.dimension}d-{job.reg:g}-{job.entropy:g}bits-s{job.seed}"
-    return f"{words}-{hashlib.sha256(repr(job).encode()).hexdigest()[:12]}"
+    return f"{job.words}-{hashlib.sha256(repr(job).encode()).hexdigest()[:12]}"
 
 
 def _word(settings: object) -> str:

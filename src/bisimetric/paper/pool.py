@@ -19,15 +19,15 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing.connection import Connection, wait
+from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
 
 from ..backends.errors import device_failed
 from ..backends.threads import set_threads
 from ..policy.batch import Batch
-from ..transport import Exact, Independent
 from . import store
-from .jobs import Arrays, Job, PolicyJob, job_id
+from .jobs import Arrays, Job, job_id
 
 _TRIES = 2
 _DEVICE_FAILED = 3  # exit status of a process whose device failed
@@ -40,26 +40,6 @@ class Failure:
 
     run: str
     reason: str
-
-
-def cost(job: Job) -> float:
-    """About how long a run takes, in arbitrary units: for the order of the runs and the time left."""
-    if not isinstance(job, PolicyJob):
-        return 30.0
-    arguments = dict(job.problem.arguments)
-    n = int(arguments.get("n_states", 200))
-    way = job.transport
-    if isinstance(way, Independent):
-        factor = 0.1
-    elif isinstance(way, Exact):
-        factor = 1.5
-    else:
-        factor = 6.0 ** (getattr(way, "reg", 1.0) < 0.5) * getattr(way, "p", 1.0)
-    if float(arguments.get("mixing", 0.0)) > 0.0:
-        factor *= 4.0 * n / 60.0
-    alpha = job.step_size(50, gamma=0.9, sweeps=job.sweeps, p=1.0)
-    started_anew = 1.0 if job.warm and job.potentials else 2.0
-    return job.steps * (n / 60.0) ** 2 * factor * started_anew * (0.3 + alpha) * min(job.sweeps, 14) / 14
 
 
 def run_jobs(
@@ -80,7 +60,7 @@ def run_jobs(
     """
     together: list[Job] = []
     alone: list[Job] = []
-    for job in sorted(jobs, key=cost, reverse=seconds is None):
+    for job in sorted(jobs, key=attrgetter("cost"), reverse=seconds is None):
         (alone if job.alone else together).append(job)
     end = math.inf if seconds is None else time.monotonic() + seconds
     side_by_side = _SIDE_BY_SIDE if device == "cuda" else 1

@@ -144,11 +144,10 @@ def _markdown(
 ) -> str:
     facts = _facts(folder, profile, variant, version, names)
     shown = with_results(decisions)
-    number = ", ".join(f"{count} {_WORDS[verdict]}" for verdict, count in counts(shown).items())
     out = [
         "# The experiments of Kemertas and Jepson (2022), rerun",
         "",
-        f"**Of {len(shown)} claims {number}.**",
+        f"**Of {len(shown)} claims {verdict_counts(shown)}.**",
         "",
         f"{profile.n_states} states in {profile.n_classes} classes, {profile.seeds} seeds. Made by "
         f"`{facts['command']}` and `bisimetric paper report RESULTS --publish FOLDER`; this page is generated. Each "
@@ -165,10 +164,22 @@ def _markdown(
         "",
         f"{_ABOUT_RULES} The rules are in `src/bisimetric/paper/claims.py`.",
         "",
-        "| | claim | verdict | effect | measure; rule |",
-        "|---|---|---|---|---|",
+        *claims_markdown(shown),
     ]
-    for d in shown:
+    out += ["", "## Settings", ""]
+    out += [f"- {key}: {value}" for key, value in facts.items() if key != "command"]
+    return "\n".join(out) + "\n"
+
+
+def verdict_counts(decisions: list[Decision]) -> str:
+    """How many claims hold, fail, are undecided, in words."""
+    return ", ".join(f"{count} {_WORDS[verdict]}" for verdict, count in counts(decisions).items())
+
+
+def claims_markdown(decisions: list[Decision]) -> list[str]:
+    """The claims as lines of a table in Markdown."""
+    out = ["| | claim | verdict | effect | measure; rule |", "|---|---|---|---|---|"]
+    for d in decisions:
         more = " ".join(part for part in (d.elsewhere, d.reason) if part)
         reason = f" *{more}*" if more else ""
         cells = (
@@ -179,14 +190,12 @@ def _markdown(
             f"{d.finding.measure}; {d.finding.rule}",
         )
         out.append("| " + " | ".join(cell.replace("|", "∣") for cell in cells) + " |")
-    out += ["", "## Settings", ""]
-    out += [f"- {key}: {value}" for key, value in facts.items() if key != "command"]
-    return "\n".join(out) + "\n"
+    return out
 
 
 # ---- the page ----
 
-_STYLE = """
+PAGE_STYLE = """
 :root { color-scheme: light dark; }
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
 .verdicts { font-size: 1.15rem; }
@@ -232,16 +241,17 @@ def page(
     parts = [
         "<!doctype html><html lang='en'><head><meta charset='utf-8'>",
         "<meta name='viewport' content='width=device-width, initial-scale=1'>",
-        f"<title>Approximate policy iteration with bisimulation metrics</title><style>{_STYLE}</style></head><body>",
+        "<title>Approximate policy iteration with bisimulation metrics</title>",
+        f"<style>{PAGE_STYLE}</style></head><body>",
         "<h1>Approximate policy iteration with bisimulation metrics: the experiments, rerun</h1>",
-        f"<p class='verdicts'>{_verdicts(shown_claims)}</p>",
+        f"<p class='verdicts'>{verdicts_html(shown_claims)}</p>",
         "<p>Kemertas and Jepson (TMLR 2022), rerun with bisimetric "
         f"{html.escape(version)}, profile <b>{profile.name}</b>: {profile.n_states} states in {profile.n_classes} "
         f"classes, {profile.seeds} seeds, {profile.steps} steps. Shaded: standard errors over seeds.</p>",
         f"<nav>{links} <a href='#claims'>Claims</a> <a href='#settings'>Settings</a></nav>",
         *(_figure_html(folder, section, variant) for section in sections),
         "<h2 id='claims'>Claims</h2>",
-        _claims_table(shown_claims),
+        claims_html(shown_claims, _ABOUT_RULES),
         _left_out(decisions, shown_claims),
         _settings_html(folder, profile, variant, version, sections),
         "</body></html>",
@@ -254,7 +264,7 @@ def with_results(decisions: list[Decision]) -> list[Decision]:
     return [decision for decision in decisions if decision.finding.seeds]
 
 
-def _verdicts(decisions: list[Decision]) -> str:
+def verdicts_html(decisions: list[Decision]) -> str:
     """The verdicts in one line."""
     parts = [
         f"<span class='{verdict.value}'>{_MARKS[verdict]} {count} {_WORDS[verdict]}</span>"
@@ -268,7 +278,8 @@ def _left_out(decisions: list[Decision], shown: list[Decision]) -> str:
     return f"<p class='note'>{count} more claims have no results here.</p>" if count else ""
 
 
-def _claims_table(decisions: list[Decision]) -> str:
+def claims_html(decisions: list[Decision], about_rules: str) -> str:
+    """The claims as a table, with how they are decided above it."""
     rows = []
     for d in decisions:
         verdict = d.finding.verdict
@@ -281,7 +292,7 @@ def _claims_table(decisions: list[Decision]) -> str:
             f"<td class='note'>{html.escape(d.finding.measure)}; {html.escape(d.finding.rule)}</td></tr>"
         )
     return (
-        f"<details><summary>How claims are decided</summary><p class='note'>{_ABOUT_RULES}</p></details>"
+        f"<details><summary>How claims are decided</summary><p class='note'>{about_rules}</p></details>"
         "<table class='claims'><thead><tr><th></th><th>claim</th><th>verdict</th>"
         f"<th>effect</th><th>measure and rule</th></tr></thead><tbody>{''.join(rows)}</tbody></table>"
     )

@@ -33,7 +33,11 @@ def _described(profile: Profile, variant: Variant, version: str) -> Facts:
 
 def begin(folder: Path, profile: Profile, variant: Variant, version: str) -> None:
     """Make the folder, or check that it is of the same version and settings."""
-    wanted = _described(profile, variant, version)
+    begin_study(folder, _described(profile, variant, version), "bisimetric paper")
+
+
+def begin_study(folder: Path, wanted: Facts, command: str) -> None:
+    """Make the folder of any study, or check that its settings are these."""
     path = folder / "settings.json"
     if path.exists():
         found = _read(path)
@@ -44,7 +48,7 @@ def begin(folder: Path, profile: Profile, variant: Variant, version: str) -> Non
                 )
         return
     if folder.exists() and (not folder.is_dir() or any(path.name != "runs" for path in folder.iterdir())):
-        raise ResultsError(f"{folder}: exists and holds no results of bisimetric paper; give another --out.")
+        raise ResultsError(f"{folder}: exists and holds no results of {command}; give another --out.")
     folder.mkdir(parents=True, exist_ok=True)
     atomic.save_json(path, wanted)  # first, so that a stop in between leaves a folder that can be used
     (folder / "runs").mkdir(exist_ok=True)
@@ -53,19 +57,24 @@ def begin(folder: Path, profile: Profile, variant: Variant, version: str) -> Non
 def settings_of(folder: Path, version: str) -> tuple[Profile, Variant]:
     """Profile and variant of a results folder."""
     path = folder / "settings.json"
+    found = study_settings(folder, version, "bisimetric paper")
+    try:
+        return PROFILES[str(found["profile"])], Variant(*(str(found[key]) for key in Variant().describe()))
+    except (KeyError, ValueError, TypeError) as error:
+        raise ResultsError(f"{path}: damaged ({error}).") from None
+
+
+def study_settings(folder: Path, version: str, command: str) -> Facts:
+    """The settings of the results folder of any study, which must be of this version."""
+    path = folder / "settings.json"
     if not path.exists():
-        raise ResultsError(
-            f"{folder}: no results folder (it has no settings.json); make one with bisimetric paper run."
-        )
+        raise ResultsError(f"{folder}: no results folder (it has no settings.json); make one with {command} run.")
     found = _read(path)
     if found.get("format") != FORMAT or found.get("version") != version:
         raise ResultsError(
             f"{folder}: holds results of bisimetric {found.get('version')}, and this is {version}; run them anew."
         )
-    try:
-        return PROFILES[str(found["profile"])], Variant(*(str(found[key]) for key in Variant().describe()))
-    except (KeyError, ValueError, TypeError) as error:
-        raise ResultsError(f"{path}: damaged ({error}).") from None
+    return found
 
 
 def _read(path: Path) -> Facts:

@@ -1,0 +1,136 @@
+"""bisimetric truth: losses of learned metrics against their fixed points and the certified metric."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import App, Parameter
+
+from .. import __version__
+from . import interrupts
+from .examples import epilogue
+from .inputs import Json
+from .studies import check_limits, run_left
+from .words import BadInputError, print_json, say
+
+if TYPE_CHECKING:
+    from ..paper.claims import Decision
+
+truth = App(
+    name="truth",
+    help="Measure the losses of learned metrics against the certified metric (needs PyTorch).",
+    help_epilogue=epilogue("truth"),
+    help_format="plaintext",
+)
+
+
+@truth.command(name="list")
+def list_figures(*, json: Json = False) -> int:
+    """List the figures: their ids, what they show, and how many runs they need."""
+    from ..truth import FIGURES, figure
+    from ..truth.settings import PROFILES
+
+    rows = [
+        {
+            "id": name,
+            "title": figure(name).TITLE,
+            "runs": {key: len(figure(name).cells(profile)) for key, profile in PROFILES.items()},
+        }
+        for name in FIGURES
+    ]
+    if json:
+        print_json({"figures": rows})
+        return 0
+    print(f"{'id':12s} {'runs: quick':>11s} {'full':>6s}  what it shows")
+    for name in FIGURES:
+        runs = {key: len(figure(name).cells(profile)) for key, profile in PROFILES.items()}
+        print(f"{name:12s} {runs['quick']:11d} {runs['full']:6d}  {figure(name).TITLE}")
+    return 0
+
+
+@truth.command
+def run(
+    *figures: str,
+    profile: str = "quick",
+    out: Path = Path("truth-results"),
+    workers: int | None = None,
+    time_limit: float | None = None,
+    report: Annotated[bool, Parameter(help="Draw the figures and write the page at the end.")] = True,
+) -> int:
+    """Run the truth table and its experiments (their ids, or all), then draw them and check the claims.
+
+    Runs that are done are skipped, so an interrupted command goes on where it was: give the same command again.
+
+    Args:
+        figures: ids as given by bisimetric truth list, or all.
+        profile: quick (3 seeds, fewer models; minutes) or full (10 seeds).
+        out: results folder.
+        workers: processes (default: one per core).
+        time_limit: minutes after which to stop; the shortest runs come first then.
+    """
+    from ..paper import store
+    from ..paper.jobs import job_id
+    from ..policy.folder import locked
+    from ..truth import FIGURES, check_installed, figure
+    from ..truth import report as pages
+    from ..truth.settings import PROFILES
+
+    if not figures:
+        raise BadInputError("give ids of figures, or all; see bisimetric truth list.")
+    for name in figures:
+        if name != "all":
+            figure(name)  # refuses unknown ones
+    names = list(FIGURES) if "all" in figures else list(dict.fromkeys(figures))
+    if profile not in PROFILES:
+        raise BadInputError(f"--profile {profile}: must be one of {', '.join(PROFILES)}.")
+    check_limits(workers, time_limit)
+    check_installed()
+    if report:
+        pages.check_matplotlib()
+    size = PROFILES[profile]
+    try:
+        pages.begin(out, size, __version__)
+    except OSError as error:
+        raise BadInputError(f"{out}: cannot be written ({error.strerror}).") from None
+    with locked(out):
+        store.tidy(out)
+        jobs = list({job_id(cell.job): cell.job for name in names for cell in figure(name).cells(size)}.values())
+        status = run_left(jobs, out, workers=workers, time_limit=time_limit)
+        if report and status.ended:
+            _write_report(out, None)
+    return status.exit_status
+
+
+@truth.command(name="report")
+def write_report(folder: Path, *, publish: Path | None = None, json: Json = False) -> int:
+    """Draw the figures of a results folder, check the claims, and write its page (index.html).
+
+    Args:
+        folder: results folder.
+        publish: also copy the page's small parts there: figures, tables, claims.
+    """
+    from ..policy.folder import locked
+    from ..truth import report as pages
+
+    pages.check_matplotlib()
+    pages.settings_of(folder, __version__)
+    with locked(folder):
+        verdicts = _write_report(folder, publish, quiet=json)
+    if json:
+        print_json({"page": str(folder / "index.html"), "claims": [verdict.facts() for verdict in verdicts]})
+    return 0
+
+
+def _write_report(folder: Path, publish: Path | None, quiet: bool = False) -> list[Decision]:
+    from ..truth import report as pages
+
+    interrupts.check()
+    made = pages.write(folder, __version__, say)
+    if publish is not None:
+        pages.publish(folder, publish, __version__, made)
+    if not quiet:
+        for line in pages.lines(made):
+            print(line)
+        print(f"page: {folder / 'index.html'}")
+    return made
