@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable, Iterable
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from ..cluster.crew import Crew, crew_of
 from ..cluster.pieces import Broken, pieces
 from . import store
 from .jobs import Arrays, Job, job_id
-from .pool import Failure, cost
+from .pool import Failure
 
 
 def run_jobs(
@@ -34,7 +35,7 @@ def run_jobs(
         version: of bisimetric, which workers must have too. done: told of each.
         seconds: limit, after which TimeoutError is raised.
     """
-    ordered = sorted(jobs, key=cost, reverse=seconds is None)
+    ordered = sorted(jobs, key=attrgetter("cost"), reverse=seconds is None)
     end = math.inf if seconds is None else time.monotonic() + seconds
     with crew_of(cluster) as crew:
         crew.check()
