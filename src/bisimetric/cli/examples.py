@@ -9,11 +9,11 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "bisimetric solve --resume run --steps 60",
         "bisimetric solve gym:FrozenLake-v1 --gamma 0.95 --out lake",
         "bisimetric solve problem:garnet --target 0.01 --json",
-        "bisimetric solve data.csv --gamma 0.9 --reward-range 0,1 --states 20 --actions 2 --out from-data",
+        "bisimetric solve data.csv --gamma 0.9 --reward-range 0,1 --states 2 --actions 2 --out from-data",
     ),
     "estimate": (
         "bisimetric estimate data.csv --gamma 0.9 -o model.npz --counts counts.npz",
-        "bisimetric estimate counts.npz --reward-range 0,1 --delta 0.05",
+        "bisimetric estimate counts.npz --reward-range 0,1 --states 20 --actions 2",
     ),
     "metric": (
         "bisimetric metric problem:chain --policy uniform -o d.npz",
