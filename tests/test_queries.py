@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_models import random_chain, random_mdp
+from scipy.sparse import csr_array
 
 import bisimetric as bm
 from bisimetric.backends.cpu.local_pairs import PairTable
@@ -286,3 +287,15 @@ def test_an_extrapolation_that_does_harm_is_undone(monkeypatch):
     found = bm.Query(chain, lump=False)._table.model
     assert found.errors.max() <= 2e-9 * found.largest
     assert (np.abs(found.landmarks - right.landmarks) <= found.errors + right.errors).all()
+
+
+def test_near_states_of_a_walk_open_few_pairs():
+    """Many plans cost the same on a line; those that do not cross keep to one diagonal of the table of pairs."""
+    n = 20_000
+    i = np.arange(n)
+    up = 0.3 + 0.2 * np.sin(6.0 * np.pi * i / n)
+    columns = np.concatenate([np.minimum(i + 1, n - 1), np.maximum(i - 1, 0), i])
+    P = csr_array((np.concatenate([up, 0.6 - up, np.full(n, 0.4)]), (np.tile(i, 3), columns)), shape=(n, n))
+    query = bm.Query(bm.Chain.from_arrays(P, 0.5 + 0.5 * np.sin(10.0 * np.pi * i / n), 0.95), lump=False)
+    opened = [query.distance(s, s + 30, tol=1e-3).opened for s in range(100, n - 100, n // 8)]
+    assert np.median(opened) < 700  # some 420; 1040 where plans cross

@@ -81,7 +81,7 @@ def test_what_no_table_can_hold_is_refused(monkeypatch):
 
 def test_a_transport_whose_pivots_gave_out_is_still_bounded_from_below(monkeypatch):
     """Any feasible tree in place of the best one: what its potentials violate is counted."""
-    for name in ("_tree_value", "_violation"):
+    for name in ("_tree_value", "_violation", "_kid_of_arc"):
         monkeypatch.setattr(kernels, name, getattr(kernels, name).py_func)
     monkeypatch.setattr(kernels, "solve", unfinished)
     worse = 0

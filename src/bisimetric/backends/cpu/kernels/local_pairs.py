@@ -183,6 +183,9 @@ def _violation(n, m, cost, real):
 def _tree_value(x, y, at, tree, model, share, table, work):
     """(Cost of a plan, by how much the least one may be below it, the largest cost) for costs lower + share · gap.
 
+    Nodes are the successors from the last to the first, as the simplex serves the last row first: where states are
+    ordered and x comes before y, as in all pairs, plans that cost the same then do not cross, and open fewer pairs.
+
     The cost of a tree is the dual value of its potentials, so the least cost is above that less their largest
     violation. The tree is left in `work`, and kept.
     """
@@ -192,15 +195,21 @@ def _tree_value(x, y, at, tree, model, share, table, work):
     n, m = indptr[x + 1] - lo, indptr[y + 1] - to
     top = 0.0
     for k in range(n * m):
-        kid = kids[at + k]
+        kid = kids[at + n * m - 1 - k]
         part[k] = lower[kid] if share == 0.0 else (1.0 - share) * lower[kid] + share * upper[kid]
         top = max(top, part[k])
     for i in range(n):
-        real[MASS, i] = probs[lo + i]
+        real[MASS, i] = probs[lo + n - 1 - i]
     for j in range(m):
-        real[MASS, n + j] = probs[to + j]
+        real[MASS, n + j] = probs[to + m - 1 - j]
     value, _ = solve(n, m, part, real, work.link, table.trees, tree, PRICING * top)
     return value, max(_violation(n, m, part, real), PRICING * top), top
+
+
+@part
+def _kid_of_arc(n, m, at, v, above):
+    """Where the pair of successors of an arc from a node to its parent stands (see `_tree_value` for their order)."""
+    return at + n * m - 1 - (v * m + above - n if v < n else above * m + v - n)
 
 
 @part
@@ -228,7 +237,7 @@ def _transport(x, y, at, tree, model, table, work, twice):
     high, top_upper = 0.0, 0.0
     for v in range(1, n + m):
         above = link[PARENT, v]
-        cost = upper[kids[at + (v * m + above - n if v < n else above * m + v - n)]]
+        cost = upper[kids[_kid_of_arc(n, m, at, v, above)]]
         high += max(real[FLOW, v], 0.0) * cost
     for k in range(n * m):
         top_upper = max(top_upper, upper[kids[at + k]])
@@ -252,7 +261,7 @@ def _keep_plan(pair, x, y, at, model, table, work):
         for v in range(1, n + m):
             above, flow = work.link[PARENT, v], work.real[FLOW, v]
             if flow > 0.0:
-                table.plan_kids[to + size] = table.kids[at + (v * m + above - n if v < n else above * m + v - n)]
+                table.plan_kids[to + size] = table.kids[_kid_of_arc(n, m, at, v, above)]
                 table.plan_flows[to + size] = flow
                 size += 1
     table.plan_size[pair] = size
