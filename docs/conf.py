@@ -49,7 +49,10 @@ html_theme_options = {
     "footer_end": [],
 }
 # Pages without pages below them need no list of these.
-html_sidebars = {page: [] for page in ("tutorial", "gallery", "data", "large-models", "learn", "cluster", "comparison")}
+html_sidebars = {
+    page: []
+    for page in ("tutorial", "gallery", "data", "large-models", "learn*", "cluster", "comparison", "truth/*", "paper/*")
+}
 templates_path: list[str] = []
 suppress_warnings = ["myst.header"]  # pages of tables begin where they like
 
