@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Annotated, TypedDict
 from cyclopts import App, Parameter
 
 from .. import __version__
-from . import interrupts
 from .examples import epilogue
 from .inputs import Json
-from .studies import check_limits, run_left
-from .words import BadInputError, print_json, say
+from .studies import check_limits, chosen_figures, report_on, run_left
+from .words import BadInputError, print_json
 
 if TYPE_CHECKING:
-    from ..paper.claims import Decision
+    pass
 
 paper = App(
     name="paper",
@@ -103,19 +102,15 @@ def run(
         device: cpu, or cuda for one NVIDIA GPU; cuda times the runs of the runtime figure on both.
         cluster: address of a Dask scheduler, such as tcp://host:8786, whose workers do the runs.
     """
+    from .. import paper as paper_study
     from ..backends.select import backend
-    from ..paper import FIGURES, experiments, figure, store
+    from ..paper import experiments, store
     from ..paper import report as pages
     from ..paper.jobs import can_run
     from ..paper.settings import PROFILES, Variant
     from ..policy.folder import locked
 
-    if not figures:
-        raise BadInputError("give ids of figures, or all; see bisimetric paper list.")
-    for name in figures:
-        if name != "all":
-            figure(name)  # refuses unknown ones
-    names = list(FIGURES) if "all" in figures else list(dict.fromkeys(figures))
+    names = chosen_figures(figures, paper_study, "paper")
     if profile not in PROFILES:
         raise BadInputError(f"--profile {profile}: must be one of {', '.join(PROFILES)}.")
     check_limits(workers, time_limit)
@@ -134,7 +129,7 @@ def run(
         jobs = [job for job in experiments.jobs_of(names, size, variant) if can_run(job, device)]
         status = run_left(jobs, out, workers=workers, time_limit=time_limit, device=device, cluster=cluster)
         if report and status.ended:
-            _write_report(out, None)
+            report_on(pages, out, None)
     return status.exit_status
 
 
@@ -153,21 +148,7 @@ def write_report(folder: Path, *, publish: Path | None = None, json: Json = Fals
     pages.check_matplotlib()
     store.settings_of(folder, __version__)
     with locked(folder):
-        verdicts = _write_report(folder, publish, quiet=json)
+        verdicts = report_on(pages, folder, publish, quiet=json)
     if json:
         print_json({"page": str(folder / "index.html"), "claims": [verdict.facts() for verdict in verdicts]})
     return 0
-
-
-def _write_report(folder: Path, publish: Path | None, quiet: bool = False) -> list[Decision]:
-    from ..paper import report as pages
-
-    interrupts.check()
-    made = pages.write(folder, __version__, say)
-    if publish is not None:
-        pages.publish(folder, publish, __version__, made)
-    if not quiet:
-        for line in pages.lines(made):
-            print(line)
-        print(f"page: {folder / 'index.html'}")
-    return made

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from enum import Enum
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from .. import __version__
 from . import interrupts
@@ -18,6 +18,7 @@ from .words import BadInputError, say
 if TYPE_CHECKING:
     from rich.progress import Progress
 
+    from ..paper.claims import Decision
     from ..paper.jobs import Job
 
 
@@ -37,6 +38,46 @@ class Outcome(Enum):
     @property
     def exit_status(self) -> int:
         return {Outcome.DONE: 0, Outcome.INTERRUPTED: 130}.get(self, 1)
+
+
+class Figures(Protocol):
+    """The package of a study: its figures by their ids."""
+
+    @property
+    def FIGURES(self) -> Sequence[str]: ...  # noqa: N802 (a constant of both)
+
+    def figure(self, name: str) -> object: ...  # refuses unknown ones
+
+
+class Pages(Protocol):
+    """What draws the figures of a study and decides its claims."""
+
+    def write(self, folder: Path, version: str, say: Callable[[str], None]) -> list[Decision]: ...
+    def publish(self, folder: Path, target: Path, version: str, made: list[Decision]) -> None: ...
+    def lines(self, made: list[Decision]) -> list[str]: ...
+
+
+def chosen_figures(figures: Sequence[str], study: Figures, command: str) -> list[str]:
+    """Ids of the figures asked for, each once; refuses unknown ones, and none."""
+    if not figures:
+        raise BadInputError(f"give ids of figures, or all; see bisimetric {command} list.")
+    for name in figures:
+        if name != "all":
+            study.figure(name)
+    return list(study.FIGURES) if "all" in figures else list(dict.fromkeys(figures))
+
+
+def report_on(pages: Pages, folder: Path, publish: Path | None, quiet: bool = False) -> list[Decision]:
+    """Draw the figures of a results folder, decide its claims, write its page, and say what came out."""
+    interrupts.check()
+    made = pages.write(folder, __version__, say)
+    if publish is not None:
+        pages.publish(folder, publish, __version__, made)
+    if not quiet:
+        for line in pages.lines(made):
+            print(line)
+        print(f"page: {folder / 'index.html'}")
+    return made
 
 
 def check_limits(workers: int | None, time_limit: float | None) -> None:

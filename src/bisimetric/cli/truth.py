@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import App, Parameter
 
 from .. import __version__
-from . import interrupts
 from .examples import epilogue
 from .inputs import Json
-from .studies import check_limits, run_left
-from .words import BadInputError, print_json, say
+from .studies import check_limits, chosen_figures, report_on, run_left
+from .words import BadInputError, print_json
 
 if TYPE_CHECKING:
-    from ..paper.claims import Decision
+    pass
 
 truth = App(
     name="truth",
@@ -69,19 +68,15 @@ def run(
         workers: processes (default: one per core).
         time_limit: minutes after which to stop; the shortest runs come first then.
     """
+    from .. import truth as truth_study
     from ..paper import store
     from ..paper.jobs import job_id
     from ..policy.folder import locked
-    from ..truth import FIGURES, check_installed, figure
+    from ..truth import check_installed, figure
     from ..truth import report as pages
     from ..truth.settings import PROFILES
 
-    if not figures:
-        raise BadInputError("give ids of figures, or all; see bisimetric truth list.")
-    for name in figures:
-        if name != "all":
-            figure(name)  # refuses unknown ones
-    names = list(FIGURES) if "all" in figures else list(dict.fromkeys(figures))
+    names = chosen_figures(figures, truth_study, "truth")
     if profile not in PROFILES:
         raise BadInputError(f"--profile {profile}: must be one of {', '.join(PROFILES)}.")
     check_limits(workers, time_limit)
@@ -98,7 +93,7 @@ def run(
         jobs = list({job_id(cell.job): cell.job for name in names for cell in figure(name).cells(size)}.values())
         status = run_left(jobs, out, workers=workers, time_limit=time_limit)
         if report and status.ended:
-            _write_report(out, None)
+            report_on(pages, out, None)
     return status.exit_status
 
 
@@ -116,21 +111,7 @@ def write_report(folder: Path, *, publish: Path | None = None, json: Json = Fals
     pages.check_matplotlib()
     pages.settings_of(folder, __version__)
     with locked(folder):
-        verdicts = _write_report(folder, publish, quiet=json)
+        verdicts = report_on(pages, folder, publish, quiet=json)
     if json:
         print_json({"page": str(folder / "index.html"), "claims": [verdict.facts() for verdict in verdicts]})
     return 0
-
-
-def _write_report(folder: Path, publish: Path | None, quiet: bool = False) -> list[Decision]:
-    from ..truth import report as pages
-
-    interrupts.check()
-    made = pages.write(folder, __version__, say)
-    if publish is not None:
-        pages.publish(folder, publish, __version__, made)
-    if not quiet:
-        for line in pages.lines(made):
-            print(line)
-        print(f"page: {folder / 'index.html'}")
-    return made
