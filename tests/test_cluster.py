@@ -380,6 +380,7 @@ def test_the_papers_runs_on_a_cluster(client, tmp_path, capsys, monkeypatch):
     assert "--cluster has its own workers" in capsys.readouterr().err
     monkeypatch.setattr(crew, "_CONNECT", 0.3)
     assert run([*command, str(tmp_path / "x"), "--cluster", "tcp://127.0.0.1:9"]) == 2
+    assert not (tmp_path / "x").exists()
     assert "there is no cluster at tcp://127.0.0.1:9" in capsys.readouterr().err
 
 

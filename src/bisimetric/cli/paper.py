@@ -104,7 +104,7 @@ def run(
     """
     from .. import paper as paper_study
     from ..backends.select import backend
-    from ..paper import experiments, store
+    from ..paper import experiments, on_cluster, store
     from ..paper import report as pages
     from ..paper.jobs import can_run
     from ..paper.settings import PROFILES, Variant
@@ -119,6 +119,8 @@ def run(
     backend(device, "float64")  # refuses what is not there
     if report:
         pages.check_matplotlib()
+    if cluster is not None:
+        on_cluster.check(cluster)
     size, variant = PROFILES[profile], Variant(**asdict(choices))
     try:
         store.begin(out, size, variant, __version__)

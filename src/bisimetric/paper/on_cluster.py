@@ -18,6 +18,12 @@ from .jobs import Arrays, Job, job_id
 from .pool import Failure
 
 
+def check(cluster: Any) -> None:
+    """Refuse a cluster that is not there, or whose workers cannot do runs."""
+    with crew_of(cluster) as crew:
+        crew.check()
+
+
 def run_jobs(
     jobs: Iterable[Job],
     folder: Path,
