@@ -17,6 +17,8 @@ PARENT, ORDER, DEPTH, CHILD, NEXT, PREVIOUS, MARK = 0, 1, 2, 3, 4, 5, 6  # rows 
 # ORDER lists the nodes with parents before children; CHILD is the first child; NEXT and PREVIOUS
 # are siblings. DEPTH and the children are made only where a pivot needs them.
 
+_FEW = 8  # nodes of a side
+
 
 @part
 def scratch(widest):
@@ -28,14 +30,18 @@ def scratch(widest):
 def cold_tree(n, m, cost, real, link):
     """Build a feasible tree by the row-minimum rule from the masses and costs.
 
-    Rows are served from the last to the first, which is the root. At each step a row or a column is done: what is left
-    of it goes to the other end of the arc, its parent, which is done later. So nodes are done in the reverse of ORDER.
+    At each step a row or a column is done: what is left of it goes to the other end of the arc, its parent, which is
+    done later. So nodes are done in the reverse of ORDER. Few rows are served from the last to the first, which is the
+    root then; more of them from the first on, since plans of ordered states do not cross then (the paper's models need
+    no pivots that way), and the tree is turned round afterwards.
     """
     left, closed = real[FLOW], real[POT]  # mass not yet placed; what keeps a column from being chosen again
     for v in range(n + m):
         left[v] = real[MASS, v]
         closed[v] = 0.0
-    i, open_columns = n - 1, m
+    few = n <= _FEW and m <= _FEW
+    i, last, step = (n - 1, 0, -1) if few else (0, n - 1, 1)
+    open_columns = m
     for k in range(n + m - 1, 0, -1):
         best, low = -1, np.inf
         for j in range(m):
@@ -43,16 +49,40 @@ def cold_tree(n, m, cost, real, link):
             best = j if value < low else best
             low = value if value < low else low
         column = n + best
-        row_done = i > 0 and (left[i] <= left[column] or open_columns == 1)
+        row_done = i != last and (left[i] <= left[column] or open_columns == 1)
         done, above = (i, column) if row_done else (column, i)
         left[above] -= left[done]
         link[ORDER, k], link[PARENT, done] = done, above
         if row_done:
-            i -= 1
+            i += step
         else:
             closed[column] = np.inf
             open_columns -= 1
-    link[ORDER, 0], link[PARENT, 0] = 0, -1
+    link[ORDER, 0], link[PARENT, last] = last, -1
+    if not few:
+        _root_at_first(n, m, real, link)
+
+
+@part
+def _root_at_first(n, m, real, link):
+    """Turn round the path from row 0 to the root, row n − 1, and put it first in ORDER; other nodes keep theirs."""
+    for v in range(n + m):
+        link[MARK, v] = 0
+    v, below, carried = 0, -1, 0.0
+    while v >= 0:
+        above, flow = link[PARENT, v], real[FLOW, v]
+        link[PARENT, v], link[MARK, v], real[FLOW, v] = below, 1, carried
+        v, below, carried = above, v, flow
+    free = n + m - 1
+    for k in range(n + m - 1, -1, -1):
+        v = link[ORDER, k]
+        if link[MARK, v] == 0:
+            link[ORDER, free] = v
+            free -= 1
+    v = n - 1
+    for k in range(free, -1, -1):
+        link[ORDER, k] = v
+        v = link[PARENT, v]
 
 
 @part
