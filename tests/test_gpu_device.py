@@ -9,6 +9,7 @@ import importlib.util
 
 import numpy as np
 import pytest
+import rectangles
 from sweepers import sweeper_for
 
 import bisimetric as bm
@@ -90,6 +91,13 @@ def test_accelerated_solutions_are_within_their_errors(transport):
             for device in ("cuda", "cpu")
         )
         assert np.abs(ours.distance - theirs.distance).max() <= ours.error + theirs.error
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("transport", rectangles.TRANSPORTS, ids=str)
+@pytest.mark.parametrize("kind", list(rectangles.two_models()))
+def test_two_models_are_compared_as_on_the_cpu(kind, transport, dtype):
+    rectangles.check(kind, transport, dtype, "cuda", scale=3)
 
 
 def test_every_entry_is_written():

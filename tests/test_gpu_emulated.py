@@ -11,6 +11,7 @@ import sys
 import emulated_cuda
 import numpy as np
 import pytest
+import rectangles
 from random_models import random_chain, random_mdp
 from sweepers import sweep, sweeper_for
 from transport_blocks import GROUNDS, distribution, filled, ground, rows_of
@@ -77,6 +78,24 @@ def test_blocks_equal_those_of_the_cpu(transport, support):
         theirs, _ = table_on("cpu", transport, rows, d)
         np.testing.assert_allclose(ours, theirs, atol=2e-7 * max(d.max(), 1.0))
         assert report.error >= 0.0
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("transport", rectangles.TRANSPORTS, ids=str)
+@pytest.mark.parametrize("kind", list(rectangles.two_models()))
+def test_two_models_are_compared_as_on_the_cpu(kind, transport, dtype):
+    rectangles.check(kind, transport, dtype, "cuda")
+
+
+def test_rows_of_a_rectangle_can_be_done_in_any_blocks(monkeypatch):
+    for kind in ("4", "12", "40", "labels", "hausdorff"):
+        model, other, match = rectangles.two_models()[kind]
+        for transport in (bm.Exact(), bm.Sinkhorn(0.5)):
+            whole = bm.compare(model, other, transport, match=match, device="cuda", tol=1e-4).distance
+            with monkeypatch.context() as small:
+                small.setattr("bisimetric.backends.cuda.sweeper._UNIT_ROWS", 7)
+                parts = bm.compare(model, other, transport, match=match, device="cuda", tol=1e-4).distance
+            np.testing.assert_array_equal(whole, parts)
 
 
 @pytest.mark.parametrize("support", [3, 6, 11])

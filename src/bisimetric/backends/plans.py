@@ -70,6 +70,7 @@ def _exact(C: Floats, a: Floats, b: Floats, p: float) -> Floats:
         np.concatenate([a, b]),
         max(n, m),
         split=1,  # each row over its own successors: the ground costs are a rectangle
+        sides=(n, m),
     )
     solver = host().solver(rows, (np.arange(2),), Exact(p), True)
     solver.prepare(C, np.inf)

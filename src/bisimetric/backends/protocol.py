@@ -357,7 +357,6 @@ class Backend(Protocol):
     """An engine: a device and a precision."""
 
     device: ClassVar[str]
-    rectangles: ClassVar[bool]  # whether comparisons of two models are computed as such, and not inside a square
     dtype: np.dtype[Any]
     eps: float  # unit round-off of the stored distances
 

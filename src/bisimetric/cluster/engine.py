@@ -36,7 +36,6 @@ class ClusterBackend:
     """
 
     device: ClassVar[str] = "cluster"
-    rectangles: ClassVar[bool] = True
 
     def __init__(self, crew: Crew, store: Store, dtype: str, asked: Mapping[str, Any]) -> None:
         self.crew, self.store, self._asked = crew, store, asked

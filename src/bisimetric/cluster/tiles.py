@@ -159,7 +159,7 @@ def local_comparison(frame: Frame, left: Block, right: Block, *, diagonal: bool)
         column_pointers, columns_apart = pointers[-1] + right.pointers, right.apart
     # Rows among the successors of a few states alone look dense; whether matrix products suit them is not asked here.
     wide = max(rows.n_states, 2 * int(rows.sizes.max()) + 1)
-    rows = Distributions(rows.indptr, rows.indices, rows.probs, wide, 0.0, rows.split)
+    rows = Distributions(rows.indptr, rows.indices, rows.probs, wide, 0.0, rows.split, rows.sides)
     comparison = Comparison(
         rows=rows,
         groups=groups,

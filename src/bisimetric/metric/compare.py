@@ -116,11 +116,11 @@ def compare(
 
 
 def _sweeper(model: Chain | MDP, other: Chain | MDP, question: Question, engine: Backend) -> Sweeper:
-    """F on the rectangle of two models, or inside the square of both where an engine has no rectangles."""
+    """F on the rectangle of two models."""
     both = union(model, other)
     square = comparison_of(both, question.of_reduced(both))
     check_range(square.largest, engine)
-    comparison = rectangle(square, model.n_states) if engine.rectangles else square
+    comparison = rectangle(square, model.n_states)
     with engine.guard(question.transport.squares, comparison.shape):
         return engine.sweeper(comparison, question.transport, question.remember)
 
@@ -131,7 +131,8 @@ def rectangle(square: Comparison, n_states: int) -> Comparison:
     indices, states = rows.indices.copy(), square.state_of_row.copy()
     indices[rows.indptr[split] :] -= np.int32(n_states)
     states[split:] -= n_states
-    apart = Distributions(rows.indptr, indices, rows.probs, max(n_states, rows.n_states - n_states), rows.moved, split)
+    sides = (n_states, rows.n_states - n_states)
+    apart = Distributions(rows.indptr, indices, rows.probs, max(sides), rows.moved, split, sides)
     groups = tuple(group for group in square.groups if 0 < corner_of(apart, group) < len(group))
     return replace(
         square,
@@ -186,7 +187,7 @@ class CrossMetric:
     @cached_property
     def distance(self) -> Array:
         """D [S, T] as an array of NumPy."""
-        full = self._of_states(self._between(self._work.d.to_host())).view()
+        full = self._of_states(self._work.d.to_host()).view()
         full.setflags(write=False)
         return full
 
@@ -225,11 +226,6 @@ class CrossMetric:
             f"error {self.error:.3g}, {self.status.name} after {self.sweeps} sweeps)"
         )
 
-    def _between(self, d: Array) -> Array:
-        """The part between the models, of an array of pairs of states."""
-        n = self._left.model.n_states
-        return d if not self._work.sweeper.comparison.square else d[:n, n:]
-
     def _of_states(self, d: Array) -> Array:
         """Numbers of pairs of reduced states as numbers of pairs of states."""
         if self._left.of_state is not None:
@@ -240,16 +236,13 @@ class CrossMetric:
     def _bounds(self) -> tuple[Floats, Floats]:
         sweeper, question = self._work.sweeper, self.question
         c_R, c_T = question.reward_weight, question.transition_weight
-        ground = self._work.d.copy()
         with sweeper.guard():
-            if sweeper.comparison.square:
-                ground.clear_diagonal()
-            lower, upper = sweeper.bounds(ground, question.accuracy)
-        d = ground.to_host()
+            lower, upper = sweeper.bounds(self._work.d, question.accuracy)
+        d = self._work.d.to_host()
         slack = sweeper.solver.rounding(max(float(d.max()), self.largest))
         rise = max(float((upper - d).max()), 0.0) + slack
         fall = max(float((d - lower).max()), 0.0) + slack
-        lower, upper = self._of_states(self._between(lower)), self._of_states(self._between(upper))
+        lower, upper = self._of_states(lower), self._of_states(upper)
         floor = self._work.aim.floor
         upper = np.minimum(upper + slack + c_T * rise / (1.0 - c_T) + floor, self.largest * (1.0 + 1e-15))
         lower = np.maximum(lower - slack - c_T * fall / (1.0 - c_T) - floor, 0.0)

@@ -46,7 +46,8 @@ class Distributions:
 
     Attributes: indptr [N+1], indices [nnz] (increasing within a row), probs [nnz], n_states, moved (how far the sum of
     a row was from 1 before it was rescaled; 0 where none was), split (rows from this one on are over the states of a
-    second model, see `beside`; 0 where there is one model).
+    second model, see `beside`; 0 where there is one model), sides (numbers of states of the two models, if there are
+    two; `n_states` is the larger one).
     """
 
     indptr: Ints
@@ -55,6 +56,7 @@ class Distributions:
     n_states: int
     moved: float = 0.0
     split: int = 0
+    sides: tuple[int, int] = (0, 0)
 
     def __len__(self) -> int:
         return len(self.indptr) - 1
@@ -68,7 +70,13 @@ class Distributions:
             max(self.n_states, other.n_states),
             max(self.moved, other.moved),
             len(self),
+            (self.n_states, other.n_states),
         )
+
+    @property
+    def pairs_shape(self) -> tuple[int, int]:
+        """Of the distances between states that rows of the one side and of the other lead to."""
+        return self.sides if self.split else (self.n_states, self.n_states)
 
     @property
     def sizes(self) -> Ints:

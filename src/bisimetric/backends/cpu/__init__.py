@@ -36,7 +36,6 @@ class CpuBackend:
     """The host in one precision."""
 
     device: ClassVar[str] = "cpu"
-    rectangles: ClassVar[bool] = True
 
     def __init__(self, dtype: np.dtype[Any]) -> None:
         self.dtype, self.eps = dtype, float(np.finfo(dtype).eps)

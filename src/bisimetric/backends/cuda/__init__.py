@@ -35,7 +35,6 @@ class CudaBackend:
     """One GPU in one precision; raises `DeviceError` where there is none."""
 
     device: ClassVar[str] = "cuda"
-    rectangles: ClassVar[bool] = False
 
     def __init__(self, dtype: np.dtype[Any]) -> None:
         kernels.check()
@@ -69,4 +68,4 @@ class CudaBackend:
         return kernels.stream()
 
     def guard(self, squares: int, shape: tuple[int, int]) -> AbstractContextManager[Any]:
-        return kernels.memory_errors(needs_in_words(squares, shape[0], self.dtype))
+        return kernels.memory_errors(needs_in_words(squares, shape, self.dtype))

@@ -34,7 +34,7 @@ class ExactSolver(CudaSolver):
 
     def fill_kept(self, group: int, a0: int, a1: int, out: Array, wanted: Array | None) -> None:
         del wanted  # a warp takes its pairs together
-        block = PairBlock(group, a0, a1, self.first)
+        block = self._block(group, a0, a1)
         self._solve(block, self.memory.up_to(group, a1), out, frozen=True)
 
     def _solve(self, block: PairBlock, remembered: Array, out: Array, *, frozen: bool = False) -> None:

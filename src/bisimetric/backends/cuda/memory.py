@@ -13,27 +13,28 @@ import numpy as np
 
 from ...model import Distributions
 from ..errors import DeviceError
-from ..protocol import Array, Ints, same_supports
+from ..protocol import Array, Ints, corner_of, same_supports
 from . import kernels
 
 KEPT_SHARE = 0.8  # of the memory beyond the arrays of all pairs of states, for what is remembered
 
 
-def needs_in_words(squares: int, n_states: int, dtype: np.dtype[Any]) -> str:
+def needs_in_words(squares: int, shape: tuple[int, int], dtype: np.dtype[Any]) -> str:
     """What must fit: so many arrays of all pairs of states."""
-    square = n_states**2 * dtype.itemsize
+    square = shape[0] * shape[1] * dtype.itemsize
+    states = f"{shape[0]}" if shape[0] == shape[1] else f"{shape[0]} × {shape[1]}"
     return (
-        f"{n_states} states in {dtype} need {1e-9 * squares * square:.3g} GB: {squares} arrays of "
+        f"{states} states in {dtype} need {1e-9 * squares * square:.3g} GB: {squares} arrays of "
         f"{1e-9 * square:.3g} GB (distances, ground cost{', kernel' if squares > 2 else ''})."
     )
 
 
-def spare_bytes(squares: int, n_states: int, dtype: np.dtype[Any]) -> int:
+def spare_bytes(squares: int, shape: tuple[int, int], dtype: np.dtype[Any]) -> int:
     """Memory beyond the arrays of all pairs; raises where not even these fit."""
-    wanted, free = squares * n_states**2 * dtype.itemsize, kernels.free_bytes()
+    wanted, free = squares * shape[0] * shape[1] * dtype.itemsize, kernels.free_bytes()
     if wanted > free:
         raise DeviceError(
-            f"{needs_in_words(squares, n_states, dtype)} {1e-9 * free:.3g} GB of device memory are free. Use float32, "
+            f"{needs_in_words(squares, shape, dtype)} {1e-9 * free:.3g} GB of device memory are free. Use float32, "
             "fewer states, or the CPU."
         )
     return free - wanted
@@ -58,8 +59,10 @@ class PairMemory:
         self._rows: list[int] = []  # of which pairs are remembered
         xp, kind = kernels.cupy(), np.dtype(dtype)
         for members, width in zip(groups, widths, strict=True):
-            n = len(members)
-            pairs = np.concatenate([[0], np.cumsum(n - first - np.arange(n))])  # of the first rows
+            corner = corner_of(rows, members)
+            n = corner or len(members)
+            columns = np.full(n, len(members) - corner) if corner else n - first - np.arange(n)
+            pairs = np.concatenate([[0], np.cumsum(columns)])  # of the first rows
             fitting = int(np.searchsorted(pairs, room // (width * kind.itemsize), side="right")) - 1 if width else 0
             if pairs[fitting] == 0:
                 fitting = 0
@@ -75,7 +78,7 @@ class PairMemory:
 
     def whole(self, group: int) -> bool:
         """Whether there was room for all pairs of a group."""
-        return self._rows[group] == len(self.groups[group])
+        return self._rows[group] == (corner_of(self.rows, self.groups[group]) or len(self.groups[group]))
 
     def forget(self) -> None:
         """Make all pairs cold."""
@@ -111,4 +114,4 @@ class PairMemory:
             mine[:both] = theirs[:both]
             if not same[members].all():
                 flags = kernels.cupy().asarray(same[members].astype(np.uint8))
-                kernels.forget(mine, len(members), self.first, flags, self.cold)
+                kernels.forget(mine, self.first, corner_of(self.rows, members), flags, self.cold)

@@ -11,7 +11,7 @@ import numpy as np
 from ...model import Distributions
 from ...transport import Transport, budget
 from .. import protocol
-from ..protocol import Array, Ints, PairSolver
+from ..protocol import Array, Ints, PairSolver, corner_of
 from . import kernels
 from .kernels import Ground, PairBlock, Tally
 from .memory import KEPT_SHARE, PairMemory, needs_in_words, spare_bytes
@@ -38,10 +38,11 @@ class CudaSolver(ABC):
         self.unit, self.top, self.accuracy = 1.0, 0.0, np.inf
         self.eps, self.smallest = float(np.finfo(dtype).eps), float(np.finfo(dtype).tiny)
         self.synchronous = self.p != 1.0  # whether `prepare` or `fill` waits: the unit of a sweep is known to the host
-        n, squares = rows.n_states, transport.squares
-        spare = spare_bytes(squares, n, dtype)
-        with kernels.memory_errors(needs_in_words(squares, n, dtype)):
-            self.cost: Array = kernels.cupy().empty((n, n), dtype)
+        shape, squares = rows.pairs_shape, transport.squares
+        self.corners = [corner_of(rows, members) for members in groups]
+        spare = spare_bytes(squares, shape, dtype)
+        with kernels.memory_errors(needs_in_words(squares, shape, dtype)):
+            self.cost: Array = kernels.cupy().empty(shape, dtype)
         self.tally = Tally()
         self.on_device = kernels.Rows(rows, groups, dtype)
         room = int(KEPT_SHARE * spare) if remember else 0
@@ -82,7 +83,7 @@ class CudaSolver(ABC):
     def fill(self, group: int, a0: int, a1: int, out: Array, tally: protocol.Tally) -> None:
         """As in `PairSolver`; the tally must be the solver's own, into which kernels report."""
         assert tally is self.tally
-        self._fill(PairBlock(group, a0, a1, self.first), out)
+        self._fill(self._block(group, a0, a1), out)
 
     @property
     def keeps_plans(self) -> bool:
@@ -92,7 +93,7 @@ class CudaSolver(ABC):
         raise NotImplementedError(f"{type(self).__name__} keeps no plans.")
 
     def fill_roughly(self, group: int, a0: int, a1: int, out: Array) -> None:
-        block = PairBlock(group, a0, a1, self.first)
+        block = self._block(group, a0, a1)
         kernels.independent_block(self.tally, self.on_device, block, self._ground, out)
 
     def true_error(self, reported: float, top: float) -> float:
@@ -116,13 +117,16 @@ class CudaSolver(ABC):
             lower[:] = 0.0
             upper[:] = 0.0
             return
-        self._bounds(PairBlock(group, a0, a1, self.first), lower, upper)
+        self._bounds(self._block(group, a0, a1), lower, upper)
         if self.unit != 1.0:
             lost = budget.underflow(self.p, self.unit, self.smallest)
             lower *= self.unit
             upper *= self.unit
             xp.maximum(lower - lost, 0.0, out=lower)
             upper += lost
+
+    def _block(self, group: int, a0: int, a1: int) -> PairBlock:
+        return PairBlock(group, a0, a1, self.first, self.corners[group])
 
     @property
     def _ground(self) -> Ground:

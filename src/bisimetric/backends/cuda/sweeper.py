@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 Fill = Callable[[int, int, int, Array], None]
 
 _UNIT_BYTES = 1 << 28  # work space of one unit of work
+_UNIT_ROWS = 1 << 14  # rows of one: grids of a device have fewer than 2^16, and some kernels need two a row
 _GRAPHED_UNITS = 8  # units of work up to which the launches of a sweep are kept as a graph
 _SWEEPS_AT_ONCE = 4  # sweeps that are started before the host looks at what they did
 
@@ -39,9 +40,15 @@ class CudaSweeper(Sweeper):
         xp = kernels.cupy()
         self._dtype = backend.dtype
         self._states = xp.asarray(comparison.state_of_row)
-        self._pointers = xp.asarray(comparison.row_pointers)
-        self._apart = xp.asarray(comparison.apart)
+        pointers, apart = xp.asarray(comparison.row_pointers), xp.asarray(comparison.apart)
+        column_pointers, columns_apart = pointers, apart
+        if not comparison.square:
+            column_pointers, columns_apart = (
+                xp.asarray(comparison.column_pointers),
+                xp.asarray(comparison.columns_apart),
+            )
         self._rewards = xp.array(comparison.rewards)
+        self._choices = Choices(pointers, column_pointers, self._rewards, apart, columns_apart, comparison.largest)
         self._units_by_rows: dict[int, list[Unit]] = {}
         self._room: Any = None  # for blocks of transports
         self._host_room = kernels.HostRoom()
@@ -112,7 +119,7 @@ class CudaSweeper(Sweeper):
         for unit in self._units():
             self._bound_unit(unit, lower, upper)
         for bound in (lower, upper):
-            kernels.mirror(tally, bound)
+            self._mirror(bound)
         tally.clear()
         self.solver.finish()
         return xp.asnumpy(lower).astype(np.float64), xp.asnumpy(upper).astype(np.float64)
@@ -172,16 +179,22 @@ class CudaSweeper(Sweeper):
                 if c.plain:
                     transports = self._block_of_chain(unit.s1 - unit.s0)
                     fill(0, unit.s0, unit.s1, transports)
-                    kernels.write_chain(tally, transports, unit.s0, first, self._rewards, weights, d)
+                    block = PairBlock(0, unit.s0, unit.s1, first, solver.corners[0])
+                    kernels.write_chain(tally, transports, block, self._rewards, weights, d)
                 else:
-                    kernels.write_rows(tally, self._combined_rows(unit, first, fill, weights), unit.s0, first, d)
+                    rows = self._combined_rows(unit, first, fill, weights)
+                    kernels.write_rows(tally, rows, unit.s0, first, c.square, d)
         finally:
-            kernels.mirror(tally, d)  # also after Ctrl-C between two units: d stays symmetric
+            self._mirror(d)  # also after Ctrl-C between two units: d stays symmetric
         kernels.end_sweep(tally, stop, self._dtype)
+
+    def _mirror(self, d: Array) -> None:
+        if self.comparison.square:
+            kernels.mirror(self.solver.tally, d)
 
     def _block_of_chain(self, rows: int) -> Array:
         """Room for a block of transports, used again and again."""
-        n = self.comparison.shape[0]
+        n = self.comparison.shape[1]
         if self._room is None or self._room.size < rows * n:
             self._room = kernels.cupy().empty(rows * n, self._dtype)
         block: Array = self._room[: rows * n].reshape(rows, n)
@@ -195,9 +208,10 @@ class CudaSweeper(Sweeper):
         return self._units_by_rows[at_once]
 
     def _units_of(self, at_once: int) -> list[Unit]:
-        n, pointers = self.comparison.shape[0], self.comparison.row_pointers
-        width = max(int(pointers[-1]), n)
-        rows = max(1, min(_UNIT_BYTES // (width * self._dtype.itemsize), at_once))
+        (n, columns), pointers = self.comparison.shape, self.comparison.row_pointers
+        ends = self.comparison.column_pointers
+        width = max(int(ends[-1] - ends[0]), columns)
+        rows = max(1, min(_UNIT_BYTES // (width * self._dtype.itemsize), at_once, _UNIT_ROWS))
         units, start = [], 0
         while start < n:
             stop = int(np.searchsorted(pointers, pointers[start] + rows, side="right")) - 1
@@ -214,27 +228,26 @@ class CudaSweeper(Sweeper):
                 self.solver.bounds(group, a0, a1, *(out, kernels.cupy().zeros_like(out))[::order])
 
             rows = self._combined_rows(unit, 1, fill, Weights(c.c_R, c.c_T))
-            kernels.write_rows(self.solver.tally, rows, unit.s0, 1, target)
+            kernels.write_rows(self.solver.tally, rows, unit.s0, 1, c.square, target)
 
     def _combined_rows(self, unit: Unit, first: int, fill: Fill, weights: Weights) -> Array:
         """Rows s0 … s1−1 of F(d), for t ≥ s + first, with transports from `fill`."""
         xp, tally, c, (s0, s1, blocks) = kernels.cupy(), self.solver.tally, self.comparison, unit
-        rows: Array = xp.zeros((s1 - s0, c.shape[0]), self._dtype)
-        if c.combine == "hausdorff":
-            _, a0, a1 = blocks[0]
-            transports = xp.zeros((a1 - a0, len(c.rows)), self._dtype)
-            fill(0, a0, a1, transports)
-            choices = Choices(self._pointers, self._rewards, self._apart, c.largest)
-            kernels.hausdorff(tally, transports, choices, s0, first, weights, rows)
-            return rows
-        kernels.start_rows(self._apart, c.largest, s0, rows)
+        rows: Array = xp.zeros((s1 - s0, c.shape[1]), self._dtype)
+        if c.combine != "hausdorff":
+            kernels.start_rows(self._choices, s0, rows)
         for group, a0, a1 in blocks:
-            members = self.solver.on_device.groups[group]
-            transports = xp.zeros((a1 - a0, len(members)), self._dtype)
+            block, members = PairBlock(group, a0, a1, first, self.solver.corners[group]), self._members(group)
+            transports = xp.zeros((a1 - a0, len(members.members) - block.corner), self._dtype)
             fill(group, a0, a1, transports)
-            label = Members(members, self._states, self._rewards)
-            kernels.raise_to(tally, transports, label, PairBlock(group, a0, a1, first), s0, weights, rows)
+            if c.combine == "hausdorff":  # one group of all rows
+                kernels.hausdorff(tally, transports, self._choices, block, s0, weights, rows)
+            else:
+                kernels.raise_to(tally, transports, members, block, s0, weights, rows)
         return rows
+
+    def _members(self, group: int) -> Members:
+        return Members(self.solver.on_device.groups[group], self._states, self._rewards)
 
 
 class _Ahead:

@@ -8,16 +8,17 @@ from ...protocol import Array
 
 
 class PairBlock(NamedTuple):
-    """Pairs (a, b) of a group of rows: a0 ≤ a < a1 and b ≥ a + first."""
+    """Pairs (a, b) of a group of rows: a0 ≤ a < a1 and b ≥ a + first, or b ≥ corner between two models."""
 
     group: int
     a0: int
     a1: int
     first: int
+    corner: int  # where members of the second model begin; 0 where there is one
 
 
 class Ground(NamedTuple):
-    """Ground costs d^p [S, S], and 1/p."""
+    """Ground costs d^p [S, S] or [S, T], and 1/p."""
 
     cost: Array
     inv_p: float
@@ -31,11 +32,13 @@ class Weights(NamedTuple):
 
 
 class Choices(NamedTuple):
-    """Rows of each state, their rewards, and which states are apart, at the largest distance."""
+    """Rows of each state on both sides, their rewards, and which states are apart, at the largest distance."""
 
     pointers: Array  # [S+1]
+    column_pointers: Array  # [T+1]
     rewards: Array  # [N]
     apart: Array  # [S]
+    columns_apart: Array  # [T]
     largest: float
 
 

@@ -133,9 +133,9 @@ ball_pairs(PAIR_ARGUMENTS, const i64* mass, const real* cost, double radius, con
     double* mine = work + warp * WORK_NUMBERS(widest);
     double worst = 0.0;
     u64 iterations = 0;
-    for (i64 p = warp; p < q.rows * q.n_members; p += warps) {
-      const i64 a = q.a0 + p / q.n_members, b = p % q.n_members;
-      if (b < a + q.first) continue;
+    for (i64 p = warp; p < q.count(); p += warps) {
+      const i64 a = q.row(p), b = q.column(p);
+      if (b < q.reach.begin(a)) continue;
       const i64 lo = q.indptr[q.members[a]], to = q.indptr[q.members[b]];
       const int n = (int)(q.indptr[q.members[a] + 1] - lo), m = (int)(q.indptr[q.members[b] + 1] - to);
       double value, above = 0.0, below = 0.0;
@@ -155,7 +155,7 @@ ball_pairs(PAIR_ARGUMENTS, const i64* mass, const real* cost, double radius, con
       } else {
         const Scaling s = work_space(mine, widest, n, m, q.probs + lo, q.probs + to);
         const double biggest = gather<L>(q, lo, n, to, m, cost, s.cost);
-        double* store = keep ? kept + pair_number(q, a, b) * stride : kept;
+        double* store = keep ? kept + q.reach.number(a, b) * stride : kept;
         bool warm = keep && !isnan(store[0]);
         double log_reg = warm ? store[0] : 0.0;
         if (warm)
@@ -170,7 +170,7 @@ ball_pairs(PAIR_ARGUMENTS, const i64* mass, const real* cost, double radius, con
         sync<L>();
       }
       worst = fmax(worst, root_error(value, above, below, inv_p));
-      if (lane == 0) out[(a - q.a0) * q.n_members + b] = (real)root(value, inv_p);
+      if (lane == 0) out[p] = (real)root(value, inv_p);
     }
     if (lane == 0) {
       raise(&tally->error, worst);
@@ -205,9 +205,9 @@ DEVICE void bound_all(const Pairs& q, Tally* tally, const i64* mass, const real*
   const int lane = lane_of(L);
   const double top = double_of(tally->top);
   const i64 warp = global_thread() / L, warps = all_threads() / L;
-  for (i64 p = warp; p < q.rows * q.n_members; p += warps) {
-    const i64 a = q.a0 + p / q.n_members, b = p % q.n_members;
-    if (b <= a) continue;
+  for (i64 p = warp; p < q.count(); p += warps) {
+    const i64 a = q.row(p), b = q.column(p);
+    if (q.reach.corner == 0 && b <= a) continue;
     const i64 lo = q.indptr[q.members[a]], to = q.indptr[q.members[b]];
     const int n = (int)(q.indptr[q.members[a] + 1] - lo), m = (int)(q.indptr[q.members[b] + 1] - to);
     double low, high, slack;
@@ -226,7 +226,7 @@ DEVICE void bound_all(const Pairs& q, Tally* tally, const i64* mass, const real*
       const Scaling s = work_space(work + warp * WORK_NUMBERS(widest), widest, n, m, q.probs + lo, q.probs + to);
       const double biggest = gather<L>(q, lo, n, to, m, cost, s.cost);
       slack = 4.0 * EPS * (n + m) * biggest;
-      const T* store = keep ? kept + pair_number(q, a, b) * stride : kept;
+      const T* store = keep ? kept + q.reach.number(a, b) * stride : kept;
       const bool warm = keep && !isnan((double)store[0]);
       const double wanted = own_reg ? (warm ? exp((double)store[0]) : 0.01 * top) : reg;
       const double strength = fmax(wanted, 1e-8 * biggest);  // smaller ones lose their digits

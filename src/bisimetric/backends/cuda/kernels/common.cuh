@@ -200,10 +200,26 @@ DEVICE inline double root_error(double value, double above, double below, double
   return fmax(root(value + above, inv_p) - here, here - root(value - below, inv_p));
 }
 
-// The rows that a launch compares: members[a] for a0 ≤ a < a0 + rows against members[b] for b ≥ a + first.
+// Which members of a group are compared: in one model a with b ≥ a + first; between two, each a before the corner, where
+// the members of the second begin, with each b from it on (the corner is 0 where there is one model).
+struct Reach {
+  i64 members, first, corner;
+  DEVICE i64 begin(i64 a) const { return corner ? corner : a + first; }  // the first b of row a
+  DEVICE i64 width() const { return members - corner; }                  // of a block of pairs
+  // The number of the first pair of row a among the pairs of the group, row by row, and that of a pair.
+  DEVICE i64 start(i64 a) const { return corner ? a * width() : a * (members - first) - a * (a - 1) / 2; }
+  DEVICE i64 number(i64 a, i64 b) const { return start(a) + b - begin(a); }
+};
+
+// The rows that a launch compares: members[a] for a0 ≤ a < a0 + rows. Pair p of the block is that of row p / width, and it
+// is written to place p. Costs have n_states columns.
 struct Pairs {
   const i64* indptr; const u32* indices; const double* probs; const i64* members;
-  i64 n_members, a0, rows, first, n_states;
+  i64 a0, rows, n_states;
+  Reach reach;
+  DEVICE i64 count() const { return rows * reach.width(); }
+  DEVICE i64 row(i64 p) const { return a0 + p / reach.width(); }
+  DEVICE i64 column(i64 p) const { return reach.corner + p % reach.width(); }
 };
 
 // Close to the correctly rounded reciprocal, for any normal number: a seed and two Newton steps.
@@ -219,18 +235,13 @@ DEVICE inline double inverse(double x) {
 #endif
 }
 
-// Where a pair stands among the pairs of its group, row by row.
-DEVICE inline i64 pair_number(const Pairs& q, i64 a, i64 b) {
-  return a * (q.n_members - q.first) - a * (a - 1) / 2 + b - a - q.first;
-}
-
-// The number of the first pair of row a, and the row that holds a pair of this number.
-DEVICE inline i64 row_start(const Pairs& q, i64 a) { return a * (q.n_members - q.first) - a * (a - 1) / 2; }
-DEVICE inline i64 row_of_pair(const Pairs& q, i64 number) {
-  const double length = 2.0 * (double)(q.n_members - q.first) + 1.0;
+// The row that holds the pair of a number.
+DEVICE inline i64 row_of_pair(const Reach& reach, i64 number) {
+  if (reach.corner) return number / reach.width();
+  const double length = 2.0 * (double)(reach.members - reach.first) + 1.0;
   i64 a = (i64)(0.5 * (length - sqrt(fmax(length * length - 8.0 * (double)number, 0.0))));
-  while (a > 0 && row_start(q, a) > number) --a;
-  while (row_start(q, a + 1) <= number) ++a;
+  while (a > 0 && reach.start(a) > number) --a;
+  while (reach.start(a + 1) <= number) ++a;
   return a;
 }
 
@@ -245,7 +256,7 @@ alignas(16) static unsigned char pool[1 << 20];
 
 #define PAIR_ARGUMENTS                                                                                      \
   const Tally* shared_tally, const i64* indptr, const u32* indices, const double* probs, const i64* members, \
-      i64 n_members, i64 a0, i64 rows, i64 first, i64 n_states
+      i64 n_members, i64 first, i64 corner, i64 a0, i64 rows, i64 n_states
 #define PAIR_VALUES                                                                                          \
   Tally* tally = (Tally*)shared_tally;                                                                       \
-  Pairs q = {indptr, indices, probs, members, n_members, a0, rows, first, n_states};
+  Pairs q = {indptr, indices, probs, members, a0, rows, n_states, {n_members, first, corner}};

@@ -25,7 +25,7 @@ def _over_pairs(pairs: int) -> tuple[int, int]:
 
 def dense_pairs(members: Ints, block: PairBlock) -> tuple[Array, ...]:
     """(row of a, row of b, place in the block) of the pairs of a block, in order, on the device."""
-    n, (_, a0, a1, first) = len(members), block
+    n, (_, a0, a1, first, _) = len(members), block
     a = np.repeat(np.arange(a0, a1), n)
     b = np.tile(np.arange(n), a1 - a0)
     inside = b >= a + first

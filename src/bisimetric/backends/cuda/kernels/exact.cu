@@ -14,9 +14,9 @@ exact_pairs(PAIR_ARGUMENTS, const i64* mass, const real* cost, double inv_p, dou
     double* part = WORK_OF_WARP(widest * (widest + 1) + 8 * widest);
     double worst = 0.0;
     u64 pivots = 0;
-    for (i64 p = warp; p < q.rows * q.n_members; p += warps) {
-      const i64 a = q.a0 + p / q.n_members, b = p % q.n_members;
-      if (b < a + q.first) continue;
+    for (i64 p = warp; p < q.count(); p += warps) {
+      const i64 a = q.row(p), b = q.column(p);
+      if (b < q.reach.begin(a)) continue;
       const i64 lo = q.indptr[q.members[a]], to = q.indptr[q.members[b]];
       const int n = (int)(q.indptr[q.members[a] + 1] - lo), m = (int)(q.indptr[q.members[b] + 1] - to);
       double value = 0.0, above = tol, below = tol;
@@ -31,7 +31,7 @@ exact_pairs(PAIR_ARGUMENTS, const i64* mass, const real* cost, double inv_p, dou
         const u32 z = q.indices[to], t = q.indices[to + 1];
         const double* pa = q.probs + lo;
         const double* pb = q.probs + to;
-        unsigned short* mine = keep ? kept + pair_number(q, a, b) * 2 * widest : kept;
+        unsigned short* mine = keep ? kept + q.reach.number(a, b) * 2 * widest : kept;
         const bool known = keep == FROZEN && mine[0] != 0;
         const bool crossed = known ? mine[0] == 2 : (double)x[z] + (double)y[t] > (double)x[t] + (double)y[z];
         value = two_by_two_along(pa[0], pa[1], pb[0], pb[1], x[z], x[t], y[z], y[t], crossed);
@@ -49,7 +49,7 @@ exact_pairs(PAIR_ARGUMENTS, const i64* mass, const real* cost, double inv_p, dou
         }
         biggest = largest<L>(biggest);
         const WideTree tree = wide_tree(part + widest * (widest + 1), n, m, part, m | 1);
-        unsigned short* mine = keep ? kept + pair_number(q, a, b) * 2 * widest : kept;
+        unsigned short* mine = keep ? kept + q.reach.number(a, b) * 2 * widest : kept;
         const bool warm = keep && mine[0] != 0;
         if (warm)
           for (int v = 1 + lane; v < n + m; v += L) tree.parent[v] = mine[v];
@@ -69,7 +69,7 @@ exact_pairs(PAIR_ARGUMENTS, const i64* mass, const real* cost, double inv_p, dou
         sync<L>();
       }
       worst = fmax(worst, root_error(value, above, below, inv_p));
-      if (lane == 0) out[(a - q.a0) * q.n_members + b] = (real)root(value, inv_p);
+      if (lane == 0) out[p] = (real)root(value, inv_p);
     }
     if (lane == 0) {
       raise(&tally->error, worst);
@@ -317,19 +317,20 @@ template <int N, int P> struct SmallTree {
 // Supports of at most N states, P neighbouring lanes a pair. Lanes of a warp go through all loops together.
 template <int N, int P>
 DEVICE void small_exact(Tally* tally, const u32* slots, const typename MassOf<real>::type* slot_mass, const int* sizes,
-                        i64 n_members, i64 a0, i64 first, i64 n_states, const real* strips, double inv_p, double share,
+                        const Reach& reach, i64 a0, i64 n_states, const real* strips, double inv_p, double share,
                         i64 keep, Code<N>* kept, real* out, double& worst, u32& pivots) {
   constexpr int E = 16 / sizeof(real), CHUNKS = N / E;  // of a column
-  const i64 row = blockIdx.y, a = a0 + row;
-  i64 b = (i64)blockIdx.x * (4 * LANES / P) + threadIdx.x / P;
-  const bool inside = b < n_members && b >= a + first;
+  const i64 row = blockIdx.y, a = a0 + row, n_members = reach.members;
+  i64 b = reach.corner + (i64)blockIdx.x * (4 * LANES / P) + threadIdx.x / P;
+  const bool inside = b < n_members && b >= reach.begin(a);
   if (!any_lane(inside)) return;
-  if (!inside) b = b < n_members ? a + first : n_members - 1;  // some pair, to go along
+  if (!inside) b = b < n_members ? reach.begin(a) : n_members - 1;  // some pair, to go along
+  real* place = out + row * reach.width() + b - reach.corner;
   const double top = double_of(tally->top);
   SmallTree<N, P> t(sizes[a], sizes[b]);
   const bool leads = t.part == 0;
   if (top == 0.0) {
-    if (inside && leads) out[row * n_members + b] = 0;
+    if (inside && leads) *place = 0;
     return;
   }
   const real* strip = strips + row * n_states * N;
@@ -338,7 +339,7 @@ DEVICE void small_exact(Tally* tally, const u32* slots, const typename MassOf<re
     const real* column = strip + (i64)slots[j * n_members + b] * N;
     copy_16<(P > 1)>(t.cost + chunk * E, column + chunk % CHUNKS * E);
   }
-  Code<N>* store = kept + (a * (n_members - first) - a * (a - 1) / 2 + b - a - first);
+  Code<N>* store = kept + reach.number(a, b);
   Code<N> code;
   code.clear();
   bool cold = true;
@@ -389,21 +390,22 @@ DEVICE void small_exact(Tally* tally, const u32* slots, const typename MassOf<re
   double below = above + (inv_p == 1.0 ? tol : fmax(-reduced, 0.0));
   if (a == b) above = below = (t.n + t.m + 4) * EPS * value;
   worst = root_error(value, above, below, inv_p);
-  out[row * n_members + b] = (real)root(value, inv_p);
+  *place = (real)root(value, inv_p);
 }
 
 #define SMALL_EXACT(N, P, BLOCKS)                                                                                     \
   extern "C" __global__ void __launch_bounds__(4 * LANES, BLOCKS)                                                     \
   exact_small_##N(Tally* tally, const u32* slots, const MassOf<real>::type* slot_mass, const int* sizes,              \
-                  i64 n_members, i64 a0, i64 first, i64 n_states, const real* strips, double inv_p, double share,     \
-                  i64 keep, Code<N>* kept, real* out) {                                                               \
+                  i64 n_members, i64 first, i64 corner, i64 a0, i64 n_states, const real* strips, double inv_p,       \
+                  double share, i64 keep, Code<N>* kept, real* out) {                                                 \
     EACH_THREAD(                                                                                                      \
       if (tally->done) return;                                                                                        \
-      if (((i64)blockIdx.x + 1) * (blockDim.x / (P)) <= a0 + blockIdx.y + first) return;                              \
+      const Reach reach = {n_members, first, corner};                                                                 \
+      if (corner + ((i64)blockIdx.x + 1) * (blockDim.x / (P)) <= reach.begin(a0 + blockIdx.y)) return;                \
       double worst = 0.0;                                                                                             \
       u32 pivots = 0;                                                                                                 \
-      small_exact<N, P>(tally, slots, slot_mass, sizes, n_members, a0, first, n_states, strips, inv_p, share,         \
-                        keep, kept, out, worst, pivots);                                                              \
+      small_exact<N, P>(tally, slots, slot_mass, sizes, reach, a0, n_states, strips, inv_p, share, keep, kept, out,   \
+                        worst, pivots);                                                                               \
       worst = largest<LANES>(worst);                                                                                  \
       pivots = sum<LANES>(pivots);                                                                                    \
       if (lane_of(LANES) == 0) {                                                                                      \
@@ -464,15 +466,16 @@ DEVICE double kept_cost(const Code<N>& code, const MassOf<real>::type* slot_mass
 #define KEPT_SMALL(N)                                                                                                 \
   extern "C" __global__ void __launch_bounds__(4 * LANES)                                                             \
   kept_small_##N(const Tally* tally, const u32* slots, const MassOf<real>::type* slot_mass, const int* sizes,         \
-                 i64 n_members, i64 a0, i64 first, i64 n_states, const real* strips, double inv_p,                    \
+                 i64 n_members, i64 first, i64 corner, i64 a0, i64 n_states, const real* strips, double inv_p,        \
                  const Code<N>* kept, real* out) {                                                                    \
     EACH_THREAD(                                                                                                      \
-      const i64 row = blockIdx.y, a = a0 + row, b = (i64)blockIdx.x * blockDim.x + threadIdx.x;                       \
-      if (tally->done || b >= n_members || b < a + first) return;                                                     \
-      const Code<N> code = kept[a * (n_members - first) - a * (a - 1) / 2 + b - a - first];                           \
+      const Reach reach = {n_members, first, corner};                                                                 \
+      const i64 row = blockIdx.y, a = a0 + row, b = corner + (i64)blockIdx.x * blockDim.x + threadIdx.x;              \
+      if (tally->done || b >= n_members || b < reach.begin(a)) return;                                                \
+      const Code<N> code = kept[reach.number(a, b)];                                                                  \
       const double value = kept_cost<N>(code, slot_mass, slots, sizes[a], sizes[b], n_members, a, b,                  \
                                         strips + row * n_states * N);                                                 \
-      out[row * n_members + b] = (real)root(value, inv_p);                                                            \
+      out[row * reach.width() + b - corner] = (real)root(value, inv_p);                                               \
     );                                                                                                                \
   }
 KEPT_SMALL(4)

@@ -299,20 +299,22 @@ DEVICE void wide_exact(Tally* tally, const Pairs& q, const u32* slots, const i64
                        const real* strips, double inv_p, double share, i64 keep, u8* kept, real* out, double& worst,
                        u32& pivots) {
   typedef LaneTree<N, P> Tree;
-  const i64 row = blockIdx.y, a = q.a0 + row, members = q.n_members;
-  i64 b = (i64)blockIdx.x * (4 * LANES / P) + threadIdx.x / P;
-  const bool inside = b < members && b >= a + q.first;
+  const Reach& reach = q.reach;
+  const i64 row = blockIdx.y, a = q.a0 + row, members = reach.members;
+  i64 b = reach.corner + (i64)blockIdx.x * (4 * LANES / P) + threadIdx.x / P;
+  const bool inside = b < members && b >= reach.begin(a);
   if (!any_lane(inside)) return;
-  if (!inside) b = b < members ? a + q.first : members - 1;  // some pair, to go along
+  if (!inside) b = b < members ? reach.begin(a) : members - 1;  // some pair, to go along
+  real* place = out + row * reach.width() + b - reach.corner;
   const double top = double_of(tally->top);
   Tree t(sizes[a], sizes[b]);
   const bool leads = t.part == 0;
   if (top == 0.0) {
-    if (inside && leads) out[row * members + b] = 0;
+    if (inside && leads) *place = 0;
     return;
   }
   t.gather(strips + row * q.n_states * N, slots, members, b);
-  u8* mine = kept + (keep ? pair_number(q, a, b) * 2 * N : 0);
+  u8* mine = kept + (keep ? q.reach.number(a, b) * 2 * N : 0);
   const bool cold = !keep || mine[0] == 0;
   int parent[Tree::K];
   if (!cold) t.load(mine, parent);
@@ -363,7 +365,7 @@ DEVICE void wide_exact(Tally* tally, const Pairs& q, const u32* slots, const i64
     if (same_rows<1>(q, lo, t.n, to, t.m)) above = below = 0.0;
   }
   worst = root_error(value, above, below, inv_p);
-  out[row * members + b] = (real)root(value, inv_p);
+  *place = (real)root(value, inv_p);
 }
 
 #define WIDE_EXACT(N, P)                                                                                             \
@@ -373,7 +375,7 @@ DEVICE void wide_exact(Tally* tally, const Pairs& q, const u32* slots, const i64
     EACH_THREAD(                                                                                                     \
       PAIR_VALUES                                                                                                    \
       if (tally->done) return;                                                                                       \
-      if (((i64)blockIdx.x + 1) * (blockDim.x / (P)) <= a0 + blockIdx.y + first) return;                             \
+      if (corner + ((i64)blockIdx.x + 1) * (blockDim.x / (P)) <= q.reach.begin(a0 + blockIdx.y)) return;             \
       double worst = 0.0;                                                                                            \
       u32 pivots = 0;                                                                                                \
       wide_exact<N, (P)>(tally, q, slots, masses, sizes, strips, inv_p, share, keep, kept, out, worst, pivots);      \

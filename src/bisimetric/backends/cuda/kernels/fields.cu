@@ -19,14 +19,15 @@ extern "C" __global__ void power_max(Tally* tally, const real* d, i64 count, dou
   );
 }
 
-// A row of the block (blockIdx.y) to the right of the diagonal, and 0 on it where that has no pair of its own.
+// A row of the block (blockIdx.y) to the right of the diagonal, and 0 on it where that has no pair of its own. Between two
+// models there is no diagonal (square = 0), and n are the states of the second.
 template <class New>
-DEVICE void write_row(Tally* tally, i64 s0, i64 n, i64 first, real* d, New next) {
+DEVICE void write_row(Tally* tally, i64 s0, i64 n, i64 square, i64 first, real* d, New next) {
   const i64 row = blockIdx.y, s = s0 + row;
   double rise = 0.0, fall = 0.0;
   if (row == 0 && global_thread() == 0) { tally->slow += tally->left; tally->left = tally->next = 0; }
-  for (i64 t = s + global_thread(); t < n; t += all_threads()) {
-    if (t < s + first) {
+  for (i64 t = (square ? s : 0) + global_thread(); t < n; t += all_threads()) {
+    if (square && t < s + first) {
       d[s * n + t] = 0;
       continue;
     }
@@ -40,13 +41,14 @@ DEVICE void write_row(Tally* tally, i64 s0, i64 n, i64 first, real* d, New next)
   raise_by_block(&tally->fall, fall);
 }
 
-// d = the distances of rows s0 … of a chain from their transports [rows, S], to the right of the diagonal.
-extern "C" __global__ void write_chain(Tally* tally, const real* transports, i64 s0, i64 n, i64 first,
+// d = the distances of rows s0 … of a chain from their transports [rows, n], to the right of the diagonal; the rewards of
+// a second model begin at the corner.
+extern "C" __global__ void write_chain(Tally* tally, const real* transports, i64 s0, i64 n, i64 first, i64 corner,
                                        const double* rewards, double c_R, double c_T, real* d) {
   EACH_THREAD(
     if (tally->done) return;
-    write_row(tally, s0, n, first, d, [&](i64 k, i64 s, i64 t) {
-      return (real)(c_R * fabs(rewards[s] - rewards[t]) + c_T * (double)transports[k]);
+    write_row(tally, s0, n, corner == 0, first, d, [&](i64 k, i64 s, i64 t) {
+      return (real)(c_R * fabs(rewards[s] - rewards[corner + t]) + c_T * (double)transports[k]);
     });
   );
 }
@@ -70,21 +72,23 @@ extern "C" __global__ void mirror(const Tally* tally, i64 n, real* d) {
 #endif
 }
 
-extern "C" __global__ void start_rows(const i64* label_set, double largest_distance, i64 s0, i64 rows, i64 n, real* acc) {
+extern "C" __global__ void start_rows(const i64* apart, const i64* columns_apart, double largest_distance, i64 s0, i64 rows,
+                                      i64 n, real* acc) {
   EACH_THREAD(
     for (i64 k = global_thread(); k < rows * n; k += all_threads())
-      acc[k] = (real)(label_set[s0 + k / n] != label_set[k % n] ? largest_distance : 0.0);
+      acc[k] = (real)(apart[s0 + k / n] != columns_apart[k % n] ? largest_distance : 0.0);
   );
 }
 
-extern "C" __global__ void raise_to(Tally* tally, const real* block, const i64* members, i64 n_members, const i64* states,
-                                    const double* rewards, i64 a0, i64 rows, i64 s0, i64 first, double c_R, double c_T,
-                                    i64 n, real* acc) {
+extern "C" __global__ void raise_to(Tally* tally, const real* block, const i64* members, i64 n_members, i64 first, i64 corner,
+                                    const i64* states, const double* rewards, i64 a0, i64 rows, i64 s0, double c_R,
+                                    double c_T, i64 n, real* acc) {
   EACH_THREAD(
+    const Reach reach = {n_members, first, corner};
     if (global_thread() == 0) { tally->slow += tally->left; tally->left = tally->next = 0; }  // the next block makes its own list
-    for (i64 k = global_thread(); k < rows * n_members; k += all_threads()) {
-      const i64 a = a0 + k / n_members, b = k % n_members;
-      if (b < a + first) continue;
+    for (i64 k = global_thread(); k < rows * reach.width(); k += all_threads()) {
+      const i64 a = a0 + k / reach.width(), b = corner + k % reach.width();
+      if (b < reach.begin(a)) continue;
       const i64 x = members[a], y = members[b];
       real* at = acc + (states[x] - s0) * n + states[y];
       *at = (real)fmax((double)*at, c_R * fabs(rewards[x] - rewards[y]) + c_T * (double)block[k]);
@@ -92,37 +96,41 @@ extern "C" __global__ void raise_to(Tally* tally, const real* block, const i64* 
   );
 }
 
-// Hausdorff distance of the choices of s and t; states whose labels differ are as far apart as can be.
-extern "C" __global__ void hausdorff(Tally* tally, const real* block, const i64* choice_ptr, const double* rewards,
-                                     const i64* label_set, double largest_distance, i64 s0, i64 rows, i64 first,
-                                     double c_R, double c_T, i64 n, i64 n_choices, real* acc) {
+// Hausdorff distance of the choices of s and t; states whose labels differ are as far apart as can be. The choices of t
+// are those of a second model from the corner on, which columns of the block begin with.
+extern "C" __global__ void hausdorff(Tally* tally, const real* block, const i64* choice_ptr, const i64* column_ptr,
+                                     const double* rewards, const i64* apart, const i64* columns_apart,
+                                     double largest_distance, i64 s0, i64 rows, i64 first, i64 corner, double c_R,
+                                     double c_T, i64 n, i64 width, real* acc) {
   EACH_THREAD(
     if (global_thread() == 0) { tally->slow += tally->left; tally->left = tally->next = 0; }
     for (i64 k = global_thread(); k < rows * n; k += all_threads()) {
       const i64 s = s0 + k / n, t = k % n, top = choice_ptr[s0];
-      if (t < s + first) continue;
+      if (corner == 0 && t < s + first) continue;
+      const i64* ends[2] = {choice_ptr + s, column_ptr + t};
       double worst = 0.0;
       for (int side = 0; side < 2; ++side) {
-        const i64 one = side ? t : s, other = side ? s : t;
-        for (i64 x = choice_ptr[one]; x < choice_ptr[one + 1]; ++x) {
+        const i64* one = ends[side];
+        const i64* other = ends[1 - side];
+        for (i64 x = one[0]; x < one[1]; ++x) {
           double low = INFINITE;
-          for (i64 y = choice_ptr[other]; y < choice_ptr[other + 1]; ++y) {
+          for (i64 y = other[0]; y < other[1]; ++y) {
             const i64 i = x < y ? x : y, j = x < y ? y : x;
-            const double w = (double)block[(i - top) * n_choices + j];
+            const double w = (double)block[(i - top) * width + j - corner];
             low = fmin(low, c_R * fabs(rewards[x] - rewards[y]) + c_T * w);
           }
           worst = fmax(worst, low);
         }
       }
-      acc[k] = (real)(label_set[s] != label_set[t] ? largest_distance : worst);
+      acc[k] = (real)(apart[s] != columns_apart[t] ? largest_distance : worst);
     }
   );
 }
 
-extern "C" __global__ void write_rows(Tally* tally, const real* acc, i64 s0, i64 n, i64 first, real* d) {
+extern "C" __global__ void write_rows(Tally* tally, const real* acc, i64 s0, i64 n, i64 first, i64 square, real* d) {
   EACH_THREAD(
     if (tally->done) return;
-    write_row(tally, s0, n, first, d, [&](i64 k, i64, i64) { return acc[k]; });
+    write_row(tally, s0, n, square, first, d, [&](i64 k, i64, i64) { return acc[k]; });
   );
 }
 
@@ -168,12 +176,13 @@ extern "C" __global__ void independent_pairs(PAIR_ARGUMENTS, const real* mean, d
   EACH_THREAD(
     PAIR_VALUES
     if (tally->done) return;
-    for (i64 k = global_thread(); k < q.rows * q.n_members; k += all_threads()) {
-      const i64 a = k / q.n_members, b = k % q.n_members;
-      if (b < q.a0 + a + q.first) continue;
+    for (i64 k = global_thread(); k < q.count(); k += all_threads()) {
+      const i64 a = q.row(k), b = q.column(k);
+      if (b < q.reach.begin(a)) continue;
       const i64 row = q.members[b];
+      const real* means = mean + (a - q.a0) * q.n_states;
       double total = 0.0;
-      for (i64 j = q.indptr[row]; j < q.indptr[row + 1]; ++j) total += q.probs[j] * (double)mean[a * q.n_states + q.indices[j]];
+      for (i64 j = q.indptr[row]; j < q.indptr[row + 1]; ++j) total += q.probs[j] * (double)means[q.indices[j]];
       out[k] = (real)root(total, inv_p);
     }
   );
@@ -195,13 +204,14 @@ extern "C" __global__ void integer_masses(const i64* indptr, const double* probs
 }
 
 // Forget what was kept of pairs of which one row has other successors than before.
-extern "C" __global__ void forget(i64 n_members, i64 first, const unsigned char* same, i64 pairs, i64 bytes,
+extern "C" __global__ void forget(i64 n_members, i64 first, i64 corner, const unsigned char* same, i64 pairs, i64 bytes,
                                   unsigned char* kept, unsigned char cold) {
   EACH_THREAD(
-    for (i64 k = global_thread(); k < n_members * n_members; k += all_threads()) {
-      const i64 a = k / n_members, b = k % n_members;
-      if (b < a + first || (same[a] && same[b])) continue;
-      const i64 pair = a * (n_members - first) - a * (a - 1) / 2 + b - a - first;
+    const Reach reach = {n_members, first, corner};
+    for (i64 k = global_thread(); k < (corner ? corner : n_members) * reach.width(); k += all_threads()) {
+      const i64 a = k / reach.width(), b = corner + k % reach.width();
+      if (b < reach.begin(a) || (same[a] && same[b])) continue;
+      const i64 pair = reach.number(a, b);
       for (i64 x = 0; x < bytes && pair < pairs; ++x) kept[pair * bytes + x] = cold;
     }
   );

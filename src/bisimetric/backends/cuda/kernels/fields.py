@@ -86,14 +86,12 @@ def unit_of(d: Array, p: float) -> float:
     return math.ldexp(1.0, math.frexp(largest)[1]) if largest > 0.0 else 1.0
 
 
-def write_chain(
-    tally: Tally, transports: Array, s0: int, first: int, rewards: Array, weights: Weights, d: Array
-) -> None:
-    """d = c_R |Δr| + c_T W for rows s0 … of a chain, to the right of the diagonal; see `mirror`."""
+def write_chain(tally: Tally, transports: Array, block: PairBlock, rewards: Array, weights: Weights, d: Array) -> None:
+    """d = c_R |Δr| + c_T W for the rows of a block of a chain, to the right of the diagonal; see `mirror`."""
     rows, n = transports.shape
     launch("fields.cu", "write_chain", d.dtype, *over_rows(rows, n, _EACH), (
-        tally.array, transports, np.int64(s0), np.int64(n), np.int64(first), rewards, np.float64(weights.c_R),
-        np.float64(weights.c_T), d,
+        tally.array, transports, np.int64(block.a0), np.int64(n), np.int64(block.first), np.int64(block.corner),
+        rewards, np.float64(weights.c_R), np.float64(weights.c_T), d,
     ))  # fmt: skip
 
 
@@ -104,45 +102,50 @@ def mirror(tally: Tally, d: Array) -> None:
     launch("fields.cu", "mirror", d.dtype, (tiles, tiles), 256, (tally.array, np.int64(n), d))
 
 
-def start_rows(label_set: Array, largest: float, s0: int, acc: Array) -> None:
+def start_rows(choices: Choices, s0: int, acc: Array) -> None:
     """acc[s − s0, t] = the largest distance where s and t offer different actions, else 0."""
     rows, n = acc.shape
     blocks, threads = over(acc.size)
-    launch("fields.cu", "start_rows", acc.dtype, blocks, threads,
-           (label_set, np.float64(largest), np.int64(s0), np.int64(rows), np.int64(n), acc))  # fmt: skip
+    launch("fields.cu", "start_rows", acc.dtype, blocks, threads, (
+        choices.apart, choices.columns_apart, np.float64(choices.largest), np.int64(s0), np.int64(rows), np.int64(n),
+        acc,
+    ))  # fmt: skip
 
 
 def raise_to(
     tally: Tally, transports: Array, label: Members, block: PairBlock, s0: int, weights: Weights, acc: Array
 ) -> None:
     """acc = max(acc, c_R |Δr| + c_T W) for the pairs of one label."""
-    rows, n_members = transports.shape
     blocks, threads = over(transports.size)
     launch("fields.cu", "raise_to", acc.dtype, blocks, threads, (
-        tally.array, transports, label.members, np.int64(n_members), label.states, label.rewards,
-        np.int64(block.a0), np.int64(rows), np.int64(s0), np.int64(block.first), np.float64(weights.c_R),
-        np.float64(weights.c_T), np.int64(acc.shape[1]), acc,
+        tally.array, transports, label.members, np.int64(len(label.members)), np.int64(block.first),
+        np.int64(block.corner), label.states, label.rewards, np.int64(block.a0), np.int64(len(transports)),
+        np.int64(s0), np.float64(weights.c_R), np.float64(weights.c_T), np.int64(acc.shape[1]), acc,
     ))  # fmt: skip
 
 
 def hausdorff(
-    tally: Tally, transports: Array, choices: Choices, s0: int, first: int, weights: Weights, acc: Array
+    tally: Tally, transports: Array, choices: Choices, block: PairBlock, s0: int, weights: Weights, acc: Array
 ) -> None:
     """acc = Hausdorff distance of the choices of two states; the largest one where they are apart."""
     rows, n = acc.shape
     blocks, threads = over(acc.size)
     launch("fields.cu", "hausdorff", acc.dtype, blocks, threads, (
-        tally.array, transports, choices.pointers, choices.rewards, choices.apart, np.float64(choices.largest),
-        np.int64(s0), np.int64(rows), np.int64(first), np.float64(weights.c_R), np.float64(weights.c_T), np.int64(n),
+        tally.array, transports, choices.pointers, choices.column_pointers, choices.rewards, choices.apart,
+        choices.columns_apart, np.float64(choices.largest), np.int64(s0), np.int64(rows), np.int64(block.first),
+        np.int64(block.corner), np.float64(weights.c_R), np.float64(weights.c_T), np.int64(n),
         np.int64(transports.shape[1]), acc,
     ))  # fmt: skip
 
 
-def write_rows(tally: Tally, acc: Array, s0: int, first: int, d: Array) -> None:
-    """Put acc into d[s, t], t ≥ s + first, and 0 before that; rise and fall go into the tally. See `mirror`."""
+def write_rows(tally: Tally, acc: Array, s0: int, first: int, square: bool, d: Array) -> None:
+    """Put acc into d; where that is square for t ≥ s + first, with 0 before that, see `mirror`.
+
+    Rise and fall go into the tally.
+    """
     rows, n = acc.shape
     launch("fields.cu", "write_rows", d.dtype, *over_rows(rows, n, _EACH),
-           (tally.array, acc, np.int64(s0), np.int64(n), np.int64(first), d))  # fmt: skip
+           (tally.array, acc, np.int64(s0), np.int64(n), np.int64(first), np.int64(square), d))  # fmt: skip
 
 
 def end_sweep(tally: Tally, stop: float, dtype: np.dtype[Any]) -> None:
@@ -150,12 +153,13 @@ def end_sweep(tally: Tally, stop: float, dtype: np.dtype[Any]) -> None:
     launch("fields.cu", "end_sweep", dtype, 1, 1, (tally.array, np.float64(stop)))
 
 
-def forget(kept: Array, n_members: int, first: int, same: Array, cold: int) -> None:
-    """Make pairs cold of which one row has other successors than before; kept is [pairs, …]."""
-    blocks, threads = over(n_members * n_members)
+def forget(kept: Array, first: int, corner: int, same: Array, cold: int) -> None:
+    """Make pairs cold of which one row has other successors than before; kept is [pairs, …], same [members]."""
+    blocks, threads = over((corner or len(same)) * (len(same) - corner))
     width = kept[0].nbytes if len(kept) else 0
     launch("fields.cu", "forget", np.dtype(np.float64), blocks, threads, (
-        np.int64(n_members), np.int64(first), same, np.int64(len(kept)), np.int64(width), kept, np.uint8(cold),
+        np.int64(len(same)), np.int64(first), np.int64(corner), same, np.int64(len(kept)), np.int64(width),
+        kept, np.uint8(cold),
     ))  # fmt: skip
 
 

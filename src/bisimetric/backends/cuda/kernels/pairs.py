@@ -32,8 +32,8 @@ class Rows:
 
     def __init__(self, rows: Distributions, groups: tuple[Ints, ...], dtype: np.dtype[Any]) -> None:
         xp = cupy()
-        indptr, indices, n_states = rows.indptr, rows.indices.view(np.uint32), rows.n_states
-        self.dtype, self.n_states = dtype, n_states
+        indptr, indices, n_states = rows.indptr, rows.indices.view(np.uint32), rows.pairs_shape[1]
+        self.dtype, self.n_states = dtype, n_states  # of the second model, where there are two
         self.sizes = rows.sizes
         self.host_groups, self.groups = groups, [xp.asarray(np.ascontiguousarray(g, np.int64)) for g in groups]
         self.widest = [int(self.sizes[g].max()) for g in groups]
@@ -147,12 +147,20 @@ class Rows:
         ), threads // lanes() * width * (lanes() + 1) * self.dtype.itemsize)  # fmt: skip
         return strips.reshape(len(matrices), -1)
 
+    def reach(self, block: PairBlock) -> tuple[np.int64, np.int64, np.int64]:
+        """What a Reach of common.cuh is made of."""
+        return np.int64(len(self.groups[block.group])), np.int64(block.first), np.int64(block.corner)
+
+    def width(self, block: PairBlock) -> int:
+        """Columns of a block."""
+        return len(self.groups[block.group]) - block.corner
+
     def arguments(self, tally: Tally, block: PairBlock) -> tuple[Any, ...]:
         """PAIR_ARGUMENTS of the kernels."""
         members = self.groups[block.group]
         return (
-            tally.array, self.indptr, self.indices, self.probs, members, np.int64(len(members)), np.int64(block.a0),
-            np.int64(block.a1 - block.a0), np.int64(block.first), np.int64(self.n_states),
+            tally.array, self.indptr, self.indices, self.probs, members, *self.reach(block), np.int64(block.a0),
+            np.int64(block.a1 - block.a0), np.int64(self.n_states),
         )  # fmt: skip
 
     def work_space(self, per_warp: int, pairs: int, shared: bool = True) -> tuple[int, Any, int]:
@@ -253,33 +261,33 @@ def exact_block(
 
     Where frozen, the cost of the plan of each kept tree instead.
     """
-    group, a0, a1, first = block
-    widest, n_members = rows.widest[group], len(rows.groups[group])
+    group, a0, a1, *_ = block
+    widest, columns, reach = rows.widest[group], rows.width(block), rows.reach(block)
     keep, width = np.int64(0 if not len(kept) else _FROZEN if frozen else 1), rows.exact_width(group)
     if width:
         (strips,) = rows.strips(tally, block, width, ground.cost)
         slots, mass = (rows.slots(kind, group, width) for kind in ("successors", "masses"))
         sizes = rows.group_sizes(group)
         at_once = 4 * lanes() // parts("exact", width, rows.dtype)  # pairs of a block
-        grid, shared = (-(-n_members // at_once), a1 - a0), at_once * pair_bytes(width, rows.dtype.itemsize)
+        grid, shared = (-(-columns // at_once), a1 - a0), at_once * pair_bytes(width, rows.dtype.itemsize)
         settings = (np.float64(ground.inv_p), np.float64(share), keep, kept, out)
         if width in SMALL and keep == _FROZEN:
             threads = 4 * lanes()
-            launch("exact.cu", f"kept_small_{width}", rows.dtype, (-(-n_members // threads), a1 - a0), threads, (
-                tally.array, slots, mass, sizes, np.int64(n_members), np.int64(a0), np.int64(first),
-                np.int64(rows.n_states), strips, np.float64(ground.inv_p), kept, out,
+            launch("exact.cu", f"kept_small_{width}", rows.dtype, (-(-columns // threads), a1 - a0), threads, (
+                tally.array, slots, mass, sizes, *reach, np.int64(a0), np.int64(rows.n_states), strips,
+                np.float64(ground.inv_p), kept, out,
             ), threads * width * (2 * rows.dtype.itemsize + 4))  # fmt: skip
         elif width in SMALL:
             launch("exact.cu", f"exact_small_{width}", rows.dtype, grid, 4 * lanes(), (
-                tally.array, slots, mass, sizes, np.int64(n_members), np.int64(a0), np.int64(first),
-                np.int64(rows.n_states), strips, *settings,
+                tally.array, slots, mass, sizes, *reach, np.int64(a0), np.int64(rows.n_states), strips,
+                *settings,
             ), shared)  # fmt: skip
         else:
             launch("exact_wide.cu", f"exact_wide_{width}", rows.dtype, grid, 4 * lanes(), (
                 *rows.arguments(tally, block), slots, mass, sizes, strips, *settings,
             ), shared)  # fmt: skip
         return
-    blocks, work, shared = rows.work_space(widest * (widest + 1) + 8 * widest, (a1 - a0) * n_members)
+    blocks, work, shared = rows.work_space(widest * (widest + 1) + 8 * widest, (a1 - a0) * columns)
     launch("exact.cu", "exact_pairs", rows.dtype, blocks, 4 * lanes(), (
         *rows.arguments(tally, block), rows.mass, ground.cost, np.float64(ground.inv_p), np.float64(share),
         np.int64(widest), work, np.int64(shared > 0), keep, kept, out,
@@ -302,9 +310,9 @@ def sinkhorn_block(
 
     Pairs that the kernels for small supports do not finish soon are listed, and left to the one for all.
     """
-    group, a0, a1, first = block
-    n_members = len(rows.groups[group])
-    pairs, keep = (a1 - a0) * n_members, len(kept) > 0
+    group, a0, a1, *_ = block
+    columns = rows.width(block)
+    pairs, keep = (a1 - a0) * columns, len(kept) > 0
     settings, waiting = _entropic(scalings, ground, limits), rows.left_over(pairs)
     most, small, width = np.int64(min(limits.iterations, _FAST_LIMIT)), rows.small_width(group), rows.warp_widths[group]
     if small:
@@ -312,8 +320,8 @@ def sinkhorn_block(
         slots, probs = (rows.slots(kind, group, small) for kind in ("successors", "probs"))
         at_once = 4 * lanes() // parts("sinkhorn", small, rows.dtype)  # pairs of a block
         shared = at_once * small * small * rows.dtype.itemsize
-        launch("sinkhorn.cu", f"sinkhorn_small_{small}", rows.dtype, (-(-n_members // at_once), a1 - a0), 4 * lanes(), (
-            tally.array, slots, probs, np.int64(n_members), np.int64(a0), np.int64(first), np.int64(rows.n_states),
+        launch("sinkhorn.cu", f"sinkhorn_small_{small}", rows.dtype, (-(-columns // at_once), a1 - a0), 4 * lanes(), (
+            tally.array, slots, probs, *rows.reach(block), np.int64(a0), np.int64(rows.n_states),
             strips, *settings, most, np.int64(keep), kept, waiting, out,
         ), shared)  # fmt: skip
     elif width:
@@ -337,7 +345,7 @@ def sinkhorn_listed(
     out: Array,
 ) -> None:  # fmt: skip
     """The same for the pairs that `rows` lists, by the kernel for all supports."""
-    pairs = min((block.a1 - block.a0) * len(rows.groups[block.group]), 12 * processors())
+    pairs = min((block.a1 - block.a0) * rows.width(block), 12 * processors())
     settings = _entropic(scalings, ground, limits)
     _sinkhorn_any(tally, rows, block, (ground.cost, settings, limits.iterations), kept, out, pairs, True)
 
@@ -391,7 +399,7 @@ def bounds_block(
 
 def _work_of(rows: Rows, block: PairBlock, kept: Array) -> tuple[int, np.int64, Array, np.int64, np.int64]:
     """(blocks, widest support, work space, whether anything is kept, numbers kept of a pair) in double precision."""
-    widest, pairs = rows.widest[block.group], (block.a1 - block.a0) * len(rows.groups[block.group])
+    widest, pairs = rows.widest[block.group], (block.a1 - block.a0) * rows.width(block)
     blocks, work, _ = rows.work_space(work_numbers(widest), pairs, shared=False)
     keep = len(kept) > 0
     return blocks, np.int64(widest), work, np.int64(keep), np.int64(kept.shape[1] if keep else 0)

@@ -10,7 +10,7 @@ sinkhorn_any(PAIR_ARGUMENTS, const i64* mass, const real* cost, double reg, i64 
     if (tally->done) return;
     const int L = LANES;
     const i64 warp = global_thread() / L, warps = all_threads() / L;
-    const i64 count = listed ? (i64)tally->left : q.rows * q.n_members;
+    const i64 count = listed ? (i64)tally->left : q.count();
     const double top = double_of(tally->top);
     const int lane = lane_of(L);
     double* mine = WORK_OF_WARP(WORK_NUMBERS(widest));
@@ -18,8 +18,8 @@ sinkhorn_any(PAIR_ARGUMENTS, const i64* mass, const real* cost, double reg, i64 
     u64 iterations = 0;
     for (i64 k = warp; k < count; k += warps) {
       const i64 p = listed ? (i64)list[k] : k;
-      const i64 a = q.a0 + p / q.n_members, b = p % q.n_members;
-      if (b < a + q.first) continue;
+      const i64 a = q.row(p), b = q.column(p);
+      if (b < q.reach.begin(a)) continue;
       const i64 lo = q.indptr[q.members[a]], to = q.indptr[q.members[b]];
       const int n = (int)(q.indptr[q.members[a] + 1] - lo), m = (int)(q.indptr[q.members[b] + 1] - to);
       double value = 0.0, above = 0.0, below = 0.0;
@@ -41,7 +41,7 @@ sinkhorn_any(PAIR_ARGUMENTS, const i64* mass, const real* cost, double reg, i64 
           above = below + reg * log((double)(n < m ? n : m));
           sync<L>();
         } else {
-          real* store = keep ? kept + pair_number(q, a, b) * stride : kept;
+          real* store = keep ? kept + q.reach.number(a, b) * stride : kept;
           bool warm = keep && !isnan(store[0]);
           if (warm)
             for (int j = lane; j < m; j += L) s.log_y[j] = (double)store[j];
@@ -63,7 +63,7 @@ sinkhorn_any(PAIR_ARGUMENTS, const i64* mass, const real* cost, double reg, i64 
         }
       }
       worst = fmax(worst, root_error(value, above, below, inv_p));
-      if (lane == 0) out[(a - q.a0) * q.n_members + b] = (real)root(value, inv_p);
+      if (lane == 0) out[p] = (real)root(value, inv_p);
     }
     if (lane == 0) {
       raise(&tally->error, worst);
@@ -76,20 +76,20 @@ sinkhorn_any(PAIR_ARGUMENTS, const i64* mass, const real* cost, double reg, i64 
 // are gathered once, past the registers, and wait in shared memory until the cost of the plan is wanted. Lanes go
 // through all loops together; pairs that are finished hold their y. Leaves what does not converge soon in `list`.
 template <int N, int P>
-DEVICE void small_pair(Tally* tally, const u32* slots, const real* slot_probs, i64 n_members, i64 a0, i64 first,
+DEVICE void small_pair(Tally* tally, const u32* slots, const real* slot_probs, const Reach& reach, i64 a0,
                        i64 n_states, const real* strips, double reg, bool as_value, double inv_p, double accuracy,
                        double tightest, double loosest, int limit, bool keep, real* kept, u32* list, real* out,
                        double& worst, u32& iterations) {
   constexpr int THREADS = 4 * LANES, R = N / P, E = 16 / sizeof(real), H = R / E;
   static_assert(H * E * P == N, "a lane's part of a column is made of 16 bytes");
   typedef Packed<real, E> Chunk;
-  const i64 row = blockIdx.y, a = a0 + row;
+  const i64 row = blockIdx.y, a = a0 + row, n_members = reach.members;
   const int part = threadIdx.x % P;
-  i64 b = (i64)blockIdx.x * (THREADS / P) + threadIdx.x / P;
-  const bool inside = b < n_members && b >= a + first;
+  i64 b = reach.corner + (i64)blockIdx.x * (THREADS / P) + threadIdx.x / P;
+  const bool inside = b < n_members && b >= reach.begin(a);
   if (!any_lane(inside)) return;
-  if (!inside) b = b < n_members ? a + first : n_members - 1;  // some pair, to go along
-  const u32 p = (u32)(row * n_members + b);
+  if (!inside) b = b < n_members ? reach.begin(a) : n_members - 1;  // some pair, to go along
+  const u32 p = (u32)(row * reach.width() + b - reach.corner);
   const double top = double_of(tally->top);
   if (top == 0.0) {
     if (inside && part == 0) out[p] = 0;
@@ -114,7 +114,7 @@ DEVICE void small_pair(Tally* tally, const u32* slots, const real* slot_probs, i
   for (int j = 0; j < N; ++j) pb[j] = slot_probs[j * n_members + b];
 #pragma unroll
   for (int i = 0; i < R; ++i) pa[i] = slot_probs[((i / E * P + part) * E + i % E) * n_members + a];
-  real* store = kept + N * (a * (n_members - first) - a * (a - 1) / 2 + b - a - first);
+  real* store = kept + N * reach.number(a, b);
   Packed<real, N> start;
   if (keep) start = *(Packed<real, N>*)store;
   const bool warm = keep && !isnan(start.at[0]);
@@ -262,16 +262,18 @@ DEVICE void small_pair(Tally* tally, const u32* slots, const real* slot_probs, i
 
 #define SMALL_SINKHORN(N, P, BLOCKS)                                                                                  \
   extern "C" __global__ void __launch_bounds__(4 * LANES, BLOCKS)                                                     \
-  sinkhorn_small_##N(Tally* tally, const u32* slots, const real* slot_probs, i64 n_members, i64 a0, i64 first,        \
-                     i64 n_states, const real* strips, double reg, i64 as_value, double inv_p, double accuracy,       \
-                     double tightest, double loosest, i64 limit, i64 keep, real* kept, u32* list, real* out) {        \
+  sinkhorn_small_##N(Tally* tally, const u32* slots, const real* slot_probs, i64 n_members, i64 first, i64 corner,    \
+                     i64 a0, i64 n_states, const real* strips, double reg, i64 as_value, double inv_p,                \
+                     double accuracy, double tightest, double loosest, i64 limit, i64 keep, real* kept, u32* list,    \
+                     real* out) {                                                                                     \
     EACH_THREAD(                                                                                                      \
       if (tally->done) return;                                                                                        \
-      if (((i64)blockIdx.x + 1) * (blockDim.x / (P)) <= a0 + blockIdx.y + first) return;                              \
+      const Reach reach = {n_members, first, corner};                                                                 \
+      if (corner + ((i64)blockIdx.x + 1) * (blockDim.x / (P)) <= reach.begin(a0 + blockIdx.y)) return;                \
       double worst = 0.0;                                                                                             \
       u32 iterations = 0;                                                                                             \
-      small_pair<N, P>(tally, slots, slot_probs, n_members, a0, first, n_states, strips, reg, as_value != 0, inv_p,   \
-                       accuracy, tightest, loosest, (int)limit, keep != 0, kept, list, out, worst, iterations);       \
+      small_pair<N, P>(tally, slots, slot_probs, reach, a0, n_states, strips, reg, as_value != 0, inv_p, accuracy,    \
+                       tightest, loosest, (int)limit, keep != 0, kept, list, out, worst, iterations);                 \
       worst = largest<LANES>(worst);                                                                                  \
       iterations = sum<LANES>(iterations);                                                                            \
       if (lane_of(LANES) == 0) {                                                                                      \
@@ -417,7 +419,8 @@ DEVICE void warp_pairs(const Pairs& q, const u32* extents, Tally* tally, const r
   const double rounding = as_value ? value_rounding(2 * W, reg, top, REAL_EPS) : 0.0;
   const bool in_reach = !(top > NEARLY_EXACT * reg || (as_value && nearly_product(top, reg, rounding)));
   const real rate = (real)(1.0 / reg);
-  const i64 begin = row_start(q, q.a0), end = row_start(q, q.a0 + q.rows);
+  const Reach& reach = q.reach;
+  const i64 begin = reach.start(q.a0), end = reach.start(q.a0 + q.rows);
   double scale_of_errors = top, tol = pair_tolerance(top, inv_p, accuracy, tightest, loosest);
   float units = (float)(65536.0 / tol);
   double worst = 0.0;
@@ -430,12 +433,12 @@ DEVICE void warp_pairs(const Pairs& q, const u32* extents, Tally* tally, const r
       if (number <= begin) break;
       if (lane == 0) ticket = atomicAdd(&tally->next, (u64)batch);
       stop = number - batch > begin ? number - batch : begin;
-      a = row_of_pair(q, number - 1);
-      b = number - row_start(q, a) + a + q.first;
+      a = row_of_pair(reach, number - 1);
+      b = number - reach.start(a) + reach.begin(a);
     }
     --number;
-    if (--b < a + q.first) { --a; b = q.n_members - 1; }
-    const u32 p = (u32)((a - q.a0) * q.n_members + b);
+    if (--b < reach.begin(a)) { --a; b = reach.members - 1; }
+    const u32 p = (u32)((a - q.a0) * reach.width() + b - reach.corner);
     const Packed<u32, 2> here = ((const Packed<u32, 2>*)extents)[a], there = ((const Packed<u32, 2>*)extents)[b];
     const u32 lo = here.at[0], to = there.at[0];
     const int n = (int)here.at[1], m = (int)there.at[1];
