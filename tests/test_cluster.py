@@ -16,7 +16,7 @@ from transports import EVERY_TRANSPORT, name
 
 import bisimetric as bm
 from bisimetric.cli import run
-from bisimetric.metric import acceleration
+from bisimetric.metric import acceleration, evaluation
 from bisimetric.paper import experiments, on_cluster
 from bisimetric.paper import store as paper_store
 from bisimetric.paper.settings import PROFILES, TEXT, Profile
@@ -51,7 +51,7 @@ def two_models(match, **settings):
 
 def in_place(monkeypatch):
     """Treat all distances as too many for iterates, as those of large models are."""
-    monkeypatch.setattr(acceleration, "_WINDOWS", ())
+    monkeypatch.setattr(evaluation, "_WINDOWS", ())
     monkeypatch.setattr(acceleration, "_FEW", 0)
 
 

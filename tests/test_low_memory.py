@@ -21,7 +21,7 @@ from bisimetric.backends.cpu.distances import HostDistances
 from bisimetric.backends.cpu.halves import Halves, mirror
 from bisimetric.backends.cpu.sweeper import CpuSweeper
 from bisimetric.cli import run
-from bisimetric.metric import acceleration, plan
+from bisimetric.metric import evaluation, plan
 
 SPARE = (bm.Exact(), bm.Exact(2.0), bm.Exact(1.5), bm.Independent(), bm.Independent(2.0, diagonal="zero"))
 MATCHES = (None, "labels", "hausdorff")
@@ -106,7 +106,7 @@ def test_one_array_is_held_and_a_little(monkeypatch):
     """The peak of all arrays while a solve is under way, in units of one of all pairs."""
     monkeypatch.setattr(cpu_sweeper, "_UNIT_BYTES", 1 << 16)
     monkeypatch.setattr(protocol, "_SAMPLE", 1 << 14)
-    monkeypatch.setattr(acceleration, "_WINDOWS", ())
+    monkeypatch.setattr(evaluation, "_WINDOWS", ())
     bm.set_threads(2)
     chain = asked(0, None, 900)
     peaks = {}
@@ -222,7 +222,7 @@ def test_following_another_policy_stays_with_one_array():
 
 @pytest.mark.parametrize("gamma", [0.9, 0.99])
 def test_shifts_need_fewer_sweeps_and_end_where_plain_ones_do(gamma, monkeypatch):
-    monkeypatch.setattr(acceleration, "_WINDOWS", ())
+    monkeypatch.setattr(evaluation, "_WINDOWS", ())
     mdp = bm.problems.garnet(n_states=50, n_actions=1, branching=4, gamma=gamma, seed=0)
     chain = mdp.under(mdp.uniform_policy())
     moved = []

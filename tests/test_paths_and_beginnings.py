@@ -11,7 +11,7 @@ from sweepers import sweeper_for
 
 import bisimetric as bm
 from bisimetric.backends.cpu.distances import HostDistances
-from bisimetric.metric import acceleration
+from bisimetric.metric import acceleration, evaluation
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 SEEDS = st.integers(0, 10**6)
@@ -154,7 +154,7 @@ MODELS = {
 @pytest.mark.parametrize("model", MODELS)
 def test_distances_without_room_for_iterates(model, gamma, match, monkeypatch):
     """Evaluations in place shift all distances at once, never far, and end where plain sweeps do."""
-    monkeypatch.setattr(acceleration, "_WINDOWS", ())
+    monkeypatch.setattr(evaluation, "_WINDOWS", ())
     shifts = []
     move = HostDistances.shift
     monkeypatch.setattr(HostDistances, "shift", lambda self, by: (shifts.append(by), move(self, by)))

@@ -28,21 +28,17 @@ from math import log
 
 import numpy as np
 
-from ..backends.protocol import Comparison, Distances, Floats, Sweep, Sweeper
-from ..backends.threads import single_thread
+from ..backends.protocol import Comparison, Distances, Sweep, Sweeper
+from .evaluation import Evaluation, Mixing, Secants, has_secants, least_combination, mixes
 
-# Bytes of d up to which: iterates that are mixed, frozen sweeps before each. Larger ones have no room for iterates.
-_WINDOWS = ((4 << 20, 20, 2), (32 << 20, 10, 4), (128 << 20, 3, 4))
 _ROUGH, _NARROW = 5, 8  # sweeps of independent plans to begin with, and the widest supports for which that pays
 _FEW = 1 << 15  # bytes of d up to which there is no such beginning, and plain sweeps may do if they are not many
 _NOT_MANY = 18
 _TINY = float(np.finfo(np.float64).tiny)
+_PRODUCTS = 2400  # sweeps with kept plans of one policy iteration
 _CYCLE = 5  # sweeps that an extrapolation combines
-_PRODUCTS = 600  # of one evaluation
 _IN_PLACE, _ENOUGH = 12, 4  # of one without room for iterates: at most, and where half of the change is gone
-_PATHS = 0.4  # share of the pairs with one successor a row from which on their paths are followed
 _CLOSER = 0.1  # an evaluation leaves this share of the last change
-_PATIENCE = 4  # windows without progress after which it ends
 _SLACK = 10.0  # changes may exceed those of a contraction by this factor at first
 _HELPS, _WEAK = 0.9, 2  # an acceleration leaves less than this share of the change; so many in a row may leave more
 
@@ -141,8 +137,8 @@ class PolicyIteration(Acceleration):
         c, self.moved = self.sweeper.comparison, 0.0
         soon_there = self._few(d) and self.pace.to_come(report.change, goal) <= _NOT_MANY
         swinging = not self.pace.judge(report.change, c.c_T) and self.pace.weak >= _WEAK
-        due, in_place = self.pace.due(), not _window(d.nbytes)[0]
-        if (not due and (in_place or not swinging)) or soon_there:
+        due = self.pace.due()
+        if (not due and not (swinging and mixes(d.nbytes))) or soon_there:
             return
         self.pace.last = 0.0
         if not due:
@@ -150,10 +146,12 @@ class PolicyIteration(Acceleration):
             return
         self.pace.before = report.change
         goal = max(0.1 * goal, _CLOSER * report.change, 4.0 * report.rounding)
-        if in_place:
-            self._evaluate_in_place(d, report, goal)
+        if mixes(d.nbytes):
+            self._move(d, lambda: self._respond(d, goal, Mixing(self.sweeper)))
+        elif has_secants(self.sweeper, d.nbytes):
+            self._follow_secants(d, goal)
         else:
-            self._move(d, lambda: self._respond(d, goal))
+            self._evaluate_in_place(d, report, goal)
 
     def _move(self, d: Distances, how: Callable[[], None]) -> None:
         """Move the distances, and take note of how far; where Ctrl-C comes between, they are what they were."""
@@ -179,18 +177,23 @@ class PolicyIteration(Acceleration):
         """Whether sweeps cost next to nothing, whatever their plans."""
         return d.nbytes <= _FEW
 
-    def _respond(self, d: Distances, goal: float) -> None:
+    def _respond(self, d: Distances, goal: float, way: Evaluation) -> None:
         """The fixed point of F with the plans of the last sweep: who maximises improves until nothing changes."""
-        if self.sweeper.comparison.plain:
-            self._evaluate(d, goal)
-            return
-        most = self.products + 4 * _PRODUCTS
-        while self.products < most:
-            change = self.sweeper.sweep_kept(d)
-            self.products += 1
-            if change <= goal:
+        try:
+            if self.sweeper.comparison.plain:
+                way.evaluate(d, goal)
                 return
-            self._evaluate(d, max(goal, _CLOSER * change))
+            while way.products < _PRODUCTS and (change := way.respond(d)) > goal:
+                way.evaluate(d, max(goal, _CLOSER * change))
+        finally:
+            self.products += way.products
+
+    def _follow_secants(self, d: Distances, goal: float) -> None:
+        secants = Secants(self.sweeper, d)
+        try:
+            self._respond(d, goal, secants)
+        finally:
+            self.moved = secants.moved
 
     def _evaluate_in_place(self, d: Distances, report: Sweep, goal: float) -> None:
         """Some frozen sweeps of distances that are too many to be copied.
@@ -219,108 +222,11 @@ class PolicyIteration(Acceleration):
                 self.moved += abs(by)
                 d.shift(by)
 
-    def _evaluate(self, d: Distances, goal: float) -> None:
-        if self.sweeper.path_share >= _PATHS:
-            self.sweeper.find_paths()
-            self.sweeper.follow_paths(d)
-        if self.sweeper.path_share < 1.0:
-            self.products += evaluate(self.sweeper, d, goal)
-
 
 def _nothing_differs(c: Comparison) -> bool:
     """Whether all rewards are equal and no states are kept apart, so that all distances are 0."""
     alike = c.apart[0]
     return bool((c.rewards == c.rewards[0]).all() and (c.apart == alike).all() and (c.columns_apart == alike).all())
-
-
-def _window(nbytes: int) -> tuple[int, int]:
-    """(Iterates that are mixed, frozen sweeps before each), for distances of that size."""
-    return next(((window, repeat) for most, window, repeat in _WINDOWS if nbytes <= most), (0, 1))
-
-
-def room_for_iterates(nbytes: int) -> int:
-    """Bytes that are needed between sweeps beside distances of that size: iterates, their changes, copies, paths."""
-    window, _ = _window(nbytes)
-    return (2 * (window + 1) + 6) * nbytes if window else 0
-
-
-def evaluate(sweeper: Sweeper, d: Distances, goal: float) -> int:
-    """Bring d to the fixed point of `sweep_frozen`, until that changes it by at most `goal`; returns how many it took.
-
-    Anderson's mixing: each new iterate is the combination of the last ones, all after some frozen sweeps, whose change
-    is least in mean square. Where many pairs lead to one other, each frozen sweep goes on to the ends of their paths.
-    """
-    window, repeat = _window(d.nbytes)
-    paths = sweeper.path_share >= _PATHS
-    mixing, start = _Mixing(window), d.copy()
-    least, idle, products, first = np.inf, 0, 0, 0.0
-    while products < _PRODUCTS:
-        if products % repeat == 0:
-            mixing.begin(d)
-        change = sweeper.sweep_frozen(d)
-        products += 1
-        first = first or change
-        if change <= goal or idle > _PATIENCE * window:
-            break
-        if paths:
-            sweeper.follow_paths(d)
-        if products % repeat == 0:
-            energy = mixing.mix(d)
-            if sweeper.transport.order != 1.0:  # powers of distances need them to be positive
-                d.clip()
-            idle = 0 if energy < 0.9 * least else idle + 1
-            least = min(least, energy)
-    if not change <= first:
-        d.take(start)
-    d.clip()
-    return products
-
-
-class _Mixing:
-    """The last iterates, what changed them, and the inner products of these changes."""
-
-    def __init__(self, window: int) -> None:
-        self._room, self._count = window + 1, 0
-        self._after: list[Distances] = []
-        self._changes: list[Distances] = []
-        self._gram = np.zeros((window + 1, window + 1))
-
-    def begin(self, d: Distances) -> None:
-        """Remember an iterate before frozen sweeps."""
-        if self._count < self._room:
-            self._after.append(d.zeros())
-            self._changes.append(d.copy())
-        else:
-            self._changes[self._count % self._room].take(d)
-
-    def mix(self, d: Distances) -> float:
-        """Take the iterate after them, and replace it by the best combination; returns how much they changed it."""
-        slot = self._count % self._room
-        change = self._changes[slot]
-        self._after[slot].take(d)
-        change.subtract_from(d)
-        products = change.inner(self._changes)
-        known = len(products)
-        self._gram[slot, :known] = self._gram[:known, slot] = products
-        self._count += 1
-        d.blend(least_combination(self._gram[:known, :known], slot), self._after)
-        return float(products[slot])
-
-
-def least_combination(gram: Floats, last: int) -> list[float]:
-    """Weights that add up to 1 and make the combination of vectors with these inner products shortest.
-
-    Where they cannot be found in the arithmetic, all weight is on the last.
-    """
-    lengths = np.sqrt(gram.diagonal())
-    if lengths.min() > 0.0 and lengths.max() < np.inf:
-        regular = gram / lengths[:, None] / lengths[None, :] + 1e-14 * np.eye(len(gram))
-        with single_thread():
-            weights = np.linalg.lstsq(regular, lengths.min() / lengths, rcond=None)[0] / (lengths / lengths.min())
-        total = float(weights.sum())
-        if 0.0 < total < np.inf:
-            return [float(weight) / total for weight in weights]
-    return [float(k == last) for k in range(len(gram))]
 
 
 class Extrapolation(Acceleration):
@@ -406,6 +312,6 @@ def acceleration_of(sweeper: Sweeper, d: Distances, wanted: bool, pace: Pace) ->
         return Acceleration(sweeper, pace)
     if sweeper.keep_choices():
         return PolicyIteration(sweeper, pace)
-    if _window(d.nbytes)[0]:
+    if mixes(d.nbytes):
         return Extrapolation(sweeper, pace)
     return Shifts(sweeper, pace) if sweeper.transport.order == 1.0 else Acceleration(sweeper, pace)

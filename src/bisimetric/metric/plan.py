@@ -18,7 +18,7 @@ from ..checks import InputError
 from ..model import MDP, Chain, Distributions
 from ..model.distributions import Mixing
 from ..transport import Transport
-from .acceleration import room_for_iterates
+from .evaluation import room_for_iterates
 from .operator import comparison_groups
 from .settings import MetricSettings, check_match
 

@@ -28,7 +28,7 @@ import numpy as np
 from ..backends.protocol import Comparison
 from ..backends.threads import run_all, single_thread
 from ..kinds import Array, Floats
-from ..metric.acceleration import least_combination
+from ..metric.evaluation import least_combination
 
 if TYPE_CHECKING:
     from ..backends.select import PairTable
