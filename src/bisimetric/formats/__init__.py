@@ -13,11 +13,12 @@ from ..damage import reading
 from ..model import MDP, ModelError
 from .arrays import from_mdptoolbox, from_quantecon, to_mdptoolbox, to_quantecon
 from .gymnasium import from_gymnasium
+from .parts import read_parts
 from .text import ParseError
 
 STORM_ENDINGS = (".prism", ".nm", ".pm", ".sm", ".jani")
-READABLE = (".npz", ".drn", ".umb", ".tra", ".csv", *STORM_ENDINGS)
-WRITABLE = (".npz", ".drn", ".tra", ".csv")
+READABLE = (".npz", ".drn", ".umb", ".tra", ".csv", ".parquet", *STORM_ENDINGS)
+WRITABLE = (".npz", ".drn", ".tra", ".csv", ".parquet")
 
 
 def read(
@@ -27,7 +28,8 @@ def read(
 
     Args:
         path: .npz (our own), .drn or .umb (Storm), .tra with .lab, .srew and .trew beside it (PRISM), .csv
-            (idstatefrom, idaction, idstateto, probability, reward), or a PRISM-language or JANI file (needs stormpy).
+            or .parquet (idstatefrom, idaction, idstateto, probability, reward), or a PRISM-language or JANI file (needs
+            stormpy).
         gamma: discount. Only .npz files have one of their own.
         reward: name of the reward model to use, None for no rewards. A file with several needs one of these; by
             default the only one is used.
@@ -115,13 +117,17 @@ def _reader(ending: str) -> Callable[[Path, float], MDP]:
         from .prism import read_prism
 
         return read_prism
+    if ending == ".parquet":
+        from .parquet import read_parquet
+
+        return read_parquet
     from .csv_table import read_csv
 
     return read_csv
 
 
 def write(mdp: MDP, path: str | os.PathLike[str]) -> None:
-    """Write a model; the format follows the file's ending (.npz, .drn, .tra, .csv). All or nothing is written."""
+    """Write a model; the format follows the file's ending (.npz, .drn, .tra, .csv, .parquet). All or nothing is written."""
     path = Path(path)
     if path.suffix == ".npz":
         from .npz import write_npz as writer
@@ -131,6 +137,8 @@ def write(mdp: MDP, path: str | os.PathLike[str]) -> None:
         from .prism import write_prism as writer
     elif path.suffix == ".csv":
         from .csv_table import write_csv as writer
+    elif path.suffix == ".parquet":
+        from .parquet import write_parquet as writer
     else:
         raise ModelError(f"{path}: cannot write the ending {path.suffix!r}; known: {', '.join(WRITABLE)}.")
     writer(mdp, path)
@@ -143,6 +151,7 @@ __all__ = [
     "from_mdptoolbox",
     "from_quantecon",
     "read",
+    "read_parts",
     "read_whole",
     "to_mdptoolbox",
     "to_quantecon",

@@ -80,13 +80,7 @@ def read_csv(path: Path, gamma: float) -> MDP:
 
 def write_csv(mdp: MDP, path: Path) -> None:
     """Write a table; actions are numbered by their labels."""
-    owner, rows = mdp.state_of_choice, mdp.rows
-    pairs = np.unique(np.stack([owner, mdp.action_of_choice]), axis=1)
-    if pairs.shape[1] < mdp.n_choices:
-        raise ModelError(f"{path}: a state has two choices of one label, which a table cannot tell apart; use .npz.")
-    numbers = [int(name) if name.isascii() and name.isdigit() and len(name) <= 12 else -1 for name in mdp.action_labels]
-    if min(numbers) < 0 or len(set(numbers)) < len(numbers):
-        numbers = list(range(len(mdp.action_labels)))
+    owner, rows, numbers = mdp.state_of_choice, mdp.rows, action_numbers(mdp, path)
 
     def fill(stream: IO[bytes]) -> None:
         out = [",".join(COLUMNS)]
@@ -97,3 +91,14 @@ def write_csv(mdp: MDP, path: Path) -> None:
         stream.write(("\n".join(out) + "\n").encode())
 
     atomic.write(path, fill)
+
+
+def action_numbers(mdp: MDP, path: Path) -> list[int]:
+    """The number of each action label in a table: the label itself where all are numbers."""
+    pairs = np.unique(np.stack([mdp.state_of_choice, mdp.action_of_choice]), axis=1)
+    if pairs.shape[1] < mdp.n_choices:
+        raise ModelError(f"{path}: a state has two choices of one label, which a table cannot tell apart; use .npz.")
+    numbers = [int(name) if name.isascii() and name.isdigit() and len(name) <= 12 else -1 for name in mdp.action_labels]
+    if min(numbers) < 0 or len(set(numbers)) < len(numbers):
+        return list(range(len(mdp.action_labels)))
+    return numbers

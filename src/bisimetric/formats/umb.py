@@ -1,7 +1,8 @@
 """UMB, the binary exchange format of Storm and others: a tar archive of raw arrays with a JSON index.
 
-Read with the standard library and NumPy. The archive is decompressed in one pass that stops where the file's budget is
-spent; members are taken only where their sizes fit the index.
+Read with the standard library and NumPy. For a whole model the archive is decompressed in one pass that stops where the
+file's budget is spent; for one in parts no more is held than the part. Members are taken only where their sizes fit the
+index.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ import json
 import lzma
 import tarfile
 import zlib
+from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -32,6 +34,7 @@ _FILES = (
     "branch-to-target.bin",
     "branch-to-probability.bin",
 )
+_ALL = slice(None)
 _CHUNK = 1 << 20
 _DICTIONARY = 1 << 28  # bytes of memory that a decompressor may want
 
@@ -95,12 +98,61 @@ def _members(path: Path, budget: Budget) -> dict[str, bytes]:
     return found
 
 
-class _Umb:
-    def __init__(self, path: Path) -> None:
-        self.path, self.budget = path, Budget(path)
-        self.files = _members(path, self.budget)
+class Piece(NamedTuple):
+    """Some states of a model as the archive has them.
+
+    Attributes: states, choices, branches (their numbers in the whole), choice_ptr, indptr (from 0 on), target, probs.
+    """
+
+    states: slice
+    choices: slice
+    branches: slice
+    choice_ptr: Ints
+    indptr: Ints
+    target: Ints
+    probs: Floats
+
+    @property
+    def positions(self) -> Ints:
+        """The place of each choice in its state."""
+        counts = np.diff(self.choice_ptr)
+        return np.arange(len(self.indptr) - 1) - np.repeat(self.choice_ptr[:-1], counts)
+
+
+class _Members(Protocol):
+    """The plain files of an archive, wherever they are."""
+
+    def __contains__(self, name: object) -> bool: ...
+    def size(self, name: str) -> int: ...
+    def read(self, name: str, first: int, last: int) -> bytes:
+        """Bytes first … last − 1 of a file."""
+        ...
+
+
+class _Held:
+    """Plain files in memory."""
+
+    def __init__(self, files: dict[str, bytes]) -> None:
+        self._files = files
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._files
+
+    def size(self, name: str) -> int:
+        return len(self._files[name])
+
+    def read(self, name: str, first: int, last: int) -> bytes:
+        data = self._files[name]
+        return data if (first, last) == (0, len(data)) else data[first:last]
+
+
+class Umb:
+    """An archive whose index fits; files of it are read when they are asked for."""
+
+    def __init__(self, path: Path, files: _Members, budget: Budget) -> None:
+        self.path, self.budget, self.files = path, budget, files
         try:
-            self.index: Any = json.loads(self.files["index.json"])
+            self.index: Any = json.loads(self.whole("index.json"))
             system = self.index["transition-system"]
             self.n_states, self.n_choices = int(system["#states"]), int(system["#choices"])
             self.n_branches = int(system["#branches"])
@@ -113,70 +165,124 @@ class _Umb:
         if min(self.n_choices, self.n_branches) < 0:
             raise ParseError(path, 0, "index.json counts fewer than 0 choices or branches.")
 
-    def numbers(self, name: str, dtype: str, count: int) -> Array:
-        """A member as `count` numbers; its size must fit."""
-        data = self.files.get(name)
-        if data is None:
+    def whole(self, name: str) -> bytes:
+        """All bytes of a member; none where it is missing."""
+        return self.files.read(name, 0, self.files.size(name)) if name in self.files else b""
+
+    def numbers(self, name: str, dtype: str, count: int, part: slice = _ALL) -> Array:
+        """A member of `count` numbers, or some of them; its size must fit."""
+        if name not in self.files:
             raise ParseError(self.path, 0, f"member {name!r} is missing.")
-        size = np.dtype(dtype).itemsize * count
-        if len(data) != size:
-            raise ParseError(self.path, 0, f"member {name!r} has {len(data)} bytes instead of {size}.")
+        each, there = np.dtype(dtype).itemsize, self.files.size(name)
+        if there != each * count:
+            raise ParseError(self.path, 0, f"member {name!r} has {there} bytes instead of {each * count}.")
+        first, last, _ = part.indices(count)
+        data = self.files.read(name, each * first, each * last)
+        if len(data) != each * (last - first):
+            raise ParseError(self.path, 0, f"member {name!r} is cut short.")
         return np.frombuffer(data, dtype)
 
-    def pointers(self, name: str, count: int, total: int) -> Ints:
-        """Row pointers; a missing member means one entry each."""
+    def pointers(self, name: str, count: int, total: int, part: slice = _ALL) -> Ints:
+        """Row pointers, or those of some rows and the one after; a missing member means one entry each."""
+        first, last, _ = part.indices(count)
         if name not in self.files and count == total:
-            return np.arange(count + 1, dtype=np.int64)
-        values = self.numbers(name, "<u8", count + 1).astype(np.int64)
-        if values[0] != 0 or values[-1] != total or not rises(values):
+            return np.arange(first, last + 1, dtype=np.int64)
+        values = self.numbers(name, "<u8", count + 1, slice(first, last + 1)).astype(np.int64)
+        begins, ends = first > 0 or values[0] == 0, last < count or values[-1] == total
+        if not begins or not ends or values[-1] > total or not rises(values):
             raise ParseError(self.path, 0, f"member {name!r} does not rise from 0 to {total}.")
         return values
 
-    def bits(self, name: str, count: int) -> Bools:
-        words = self.numbers(name, "<u8", (count + 63) // 64)
-        return np.unpackbits(words.view(np.uint8), bitorder="little")[:count].astype(np.bool_)
+    def bits(self, name: str, count: int, part: slice = _ALL) -> Bools:
+        first, last, _ = part.indices(count)
+        words = self.numbers(name, "<u8", (count + 63) // 64, slice(first // 64, (last + 63) // 64))
+        bits = np.unpackbits(words.view(np.uint8), bitorder="little")
+        return bits[first % 64 :][: last - first].astype(np.bool_)
 
-    def labels(self) -> dict[str, Bools]:
-        """Atomic propositions of states, and init."""
-        labels = {}
+    @cached_property
+    def label_members(self) -> dict[str, str]:
+        """The member of each label of states: atomic propositions, and init."""
+        found = {}
         for key, entry in self.index.get("annotations", {}).get("aps", {}).items():
-            self.budget.take(self.n_states, "its labels")
             if "states" in entry.get("applies-to", ()):
-                labels[str(entry.get("alias", key))] = self.bits(
-                    f"annotations/aps/{key}/states/values.bin", self.n_states
-                )
+                found[str(entry.get("alias", key))] = f"annotations/aps/{key}/states/values.bin"
         if "state-is-initial.bin" in self.files:
-            labels["init"] = self.bits("state-is-initial.bin", self.n_states)
-        return labels
+            found["init"] = "state-is-initial.bin"
+        return found
 
-    def rewards(self, choice_ptr: Ints, indptr: Ints, probs: Floats) -> dict[str, Floats]:
-        """Reward models per choice: rewards of states, choices and branches, added up in expectation."""
-        models = {}
+    def labels(self, states: slice = _ALL) -> dict[str, Bools]:
+        """Labels of states."""
+        found = {}
+        for name, member in self.label_members.items():
+            self.budget.take(self.n_states, "its labels")
+            found[name] = self.bits(member, self.n_states, states)
+        return found
+
+    @cached_property
+    def reward_models(self) -> dict[str, tuple[str, tuple[str, ...]]]:
+        """For each reward model where its members are, and what it gives rewards to."""
+        found = {}
         for key, entry in self.index.get("annotations", {}).get("rewards", {}).items():
             kind = entry.get("type", {"type": "double", "size": 64})
             if kind.get("type") != "double":
                 raise ParseError(self.path, 0, f"rewards of type {kind.get('type')} are not supported; double is.")
-            self.budget.take(8 * self.n_choices, "its reward models")
-            total = np.zeros(self.n_choices)
-            for where in dict.fromkeys(entry.get("applies-to", ())):
-                name = f"annotations/rewards/{key}/{where}/values.bin"
-                if where == "states":
-                    total += np.repeat(self.numbers(name, "<f8", self.n_states), np.diff(choice_ptr))
-                elif where == "choices":
-                    total += self.numbers(name, "<f8", self.n_choices)
-                elif where == "branches":
-                    owner = np.repeat(np.arange(self.n_choices), np.diff(indptr))
-                    np.add.at(total, owner, probs * self.numbers(name, "<f8", self.n_branches))
-            models[str(entry.get("alias", key))] = total
-        return models
+            places = tuple(str(place) for place in dict.fromkeys(entry.get("applies-to", ())))
+            found[str(entry.get("alias", key))] = f"annotations/rewards/{key}", places
+        return found
+
+    def rewards(self, model: str, piece: Piece) -> Floats:
+        """A reward model per choice: rewards of states, choices and branches, added up in expectation."""
+        self.budget.take(8 * self.n_choices, "its reward models")
+        folder, places = self.reward_models[model]
+        total = np.zeros(len(piece.indptr) - 1)
+        for place in places:
+            name = f"{folder}/{place}/values.bin"
+            if place == "states":
+                total += np.repeat(self.numbers(name, "<f8", self.n_states, piece.states), np.diff(piece.choice_ptr))
+            elif place == "choices":
+                total += self.numbers(name, "<f8", self.n_choices, piece.choices)
+            elif place == "branches":
+                owner = np.repeat(np.arange(len(total)), np.diff(piece.indptr))
+                np.add.at(
+                    total, owner, piece.probs * self.numbers(name, "<f8", self.n_branches, piece.branches)
+                )
+        return total
+
+    def piece(self, states: slice = _ALL) -> Piece:
+        """Some states of the model."""
+        first, last, _ = states.indices(self.n_states)
+        if (first, last) == (0, self.n_states):
+            # Targets first: pointers may be left out, and their number must then be backed by what is there.
+            self.numbers("branch-to-target.bin", "<u8", self.n_branches, slice(0, 0))
+        choice_ptr = self.pointers("state-to-choices.bin", self.n_states, self.n_choices, slice(first, last))
+        choices = slice(int(choice_ptr[0]), int(choice_ptr[-1]))
+        indptr = self.pointers("choice-to-branches.bin", self.n_choices, self.n_branches, choices)
+        branches = slice(int(indptr[0]), int(indptr[-1]))
+        target = self.numbers("branch-to-target.bin", "<u8", self.n_branches, branches)
+        if target.size and target.max() >= self.n_states:
+            raise ParseError(self.path, 0, f"a branch leads to state {target.max()}, of {self.n_states} states.")
+        if self.probability.get("type") != "double":
+            kind = self.probability.get("type")
+            raise ParseError(self.path, 0, f"probabilities of type {kind} are not supported; double is.")
+        probs = np.ones(branches.stop - branches.start)
+        if "branch-to-probability.bin" in self.files:
+            probs = self.numbers("branch-to-probability.bin", "<f8", self.n_branches, branches)
+        return Piece(
+            slice(first, last),
+            choices,
+            branches,
+            choice_ptr - choices.start,
+            indptr - branches.start,
+            target.astype(np.int64),
+            probs,
+        )
 
     def actions(self) -> tuple[str, ...] | None:
         """Action names of the choices."""
         if "actions/choices/values.bin" not in self.files:
             return None
         numbers = self.numbers("actions/choices/values.bin", "<u4", self.n_choices)
-        text = self.files.get("actions/choices/strings.bin", b"")
-        raw = self.files.get("actions/choices/string-mapping.bin", b"")
+        text, raw = self.whole("actions/choices/strings.bin"), self.whole("actions/choices/string-mapping.bin")
         if len(raw) % 8 or len(raw) < 8:
             raise ParseError(self.path, 0, "the names of actions cannot be read.")
         cuts = np.frombuffer(raw, "<u8").astype(np.int64)
@@ -186,11 +292,11 @@ class _Umb:
         return tuple("" if names[k] == "__NOLABEL__" else names[k] for k in numbers)
 
 
-def _state_names(umb: _Umb) -> tuple[str, ...] | None:
+def _state_names(umb: Umb) -> tuple[str, ...] | None:
     """Names such as "x=1 & y=0" from the valuations, where these are packed plainly."""
-    data = umb.files.get("valuations/states/valuations.bin")
+    data = umb.whole("valuations/states/valuations.bin")
     classes = umb.index.get("valuations", {}).get("states", {}).get("classes", [])
-    if data is None or len(classes) != 1:
+    if not data or len(classes) != 1:
         return None
     columns, at = [], 0
     for variable in classes[0].get("variables", []):
@@ -218,37 +324,26 @@ def read_umb(path: Path, gamma: float) -> MDP:
 
     No reward model is chosen.
     """
-    return _build(_Umb(path), path, gamma)
+    budget = Budget(path)
+    return _build(Umb(path, _Held(_members(path, budget)), budget), gamma)
 
 
-def _build(umb: _Umb, path: Path, gamma: float) -> MDP:
-    # Targets first: pointers may be left out, and their number must then be backed by what is there.
-    target = umb.numbers("branch-to-target.bin", "<u8", umb.n_branches)
-    indptr = umb.pointers("choice-to-branches.bin", umb.n_choices, umb.n_branches)
-    choice_ptr = umb.pointers("state-to-choices.bin", umb.n_states, umb.n_choices)
-    if target.size and target.max() >= umb.n_states:
-        raise ParseError(path, 0, f"a branch leads to state {target.max()}, of {umb.n_states} states.")
-    if umb.probability.get("type") != "double":
-        raise ParseError(path, 0, f"probabilities of type {umb.probability.get('type')} are not supported; double is.")
-    probs = np.ones(umb.n_branches)
-    if "branch-to-probability.bin" in umb.files:
-        probs = umb.numbers("branch-to-probability.bin", "<f8", umb.n_branches)
+def _build(umb: Umb, gamma: float) -> MDP:
     from scipy.sparse import csr_array
 
-    matrix = csr_array((probs, target.astype(np.int64), indptr), shape=(umb.n_choices, umb.n_states))
-    models = umb.rewards(choice_ptr, indptr, probs)
-    counts = np.diff(choice_ptr)
-    position = np.arange(umb.n_choices) - np.repeat(choice_ptr[:-1], counts)
+    piece = umb.piece()
+    matrix = csr_array((piece.probs, piece.target, piece.indptr), shape=(umb.n_choices, umb.n_states))
+    position = piece.positions
     return MDP(
         Distributions.from_matrix(matrix),
         np.zeros(umb.n_choices),
-        choice_ptr,
+        piece.choice_ptr,
         gamma,
         position,
-        tuple(str(k) for k in range(int(counts.max(initial=1)))),
+        tuple(str(k) for k in range(int(position.max(initial=0)) + 1)),
         _state_names(umb),
         None,
         umb.labels(),
-        models,
+        {name: umb.rewards(name, piece) for name in umb.reward_models},
         umb.actions(),
     )

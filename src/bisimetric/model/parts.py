@@ -1,0 +1,143 @@
+"""Models that are read in parts, as they need not fit into memory.
+
+A part is a range of states with all that leads from them. Of the whole no more is held than its size, the names of
+actions and labels, and the discount. Rows are checked and rescaled one by one, so those of a part are those of the
+whole model, bit by bit.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Self
+
+import numpy as np
+
+from ..kinds import Array, Bools, Floats, Ints
+from .chain import check_discount, check_rewards
+from .distributions import Distributions, Mixing, ModelError, rises
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """Some states of a model that follow each other, with their choices.
+
+    Attributes: rows (of the choices, over all states of the model), rewards [n], choice_ptr (rows of each state [m+1]),
+    actions (number of each choice's label [n]), labels (those of the states, by name [m]), reward_range (of the
+    choices' rewards; of those that a policy chose from, where the part is of a chain).
+    """
+
+    rows: Distributions
+    rewards: Floats
+    choice_ptr: Ints
+    actions: Ints
+    labels: Mapping[str, Bools] = field(default_factory=dict)
+    reward_range: tuple[float, float] = (0.0, 0.0)
+
+    @property
+    def n_states(self) -> int:
+        """States of the part."""
+        return len(self.choice_ptr) - 1
+
+    @property
+    def states(self) -> Ints:
+        """The state of each choice, as one of the part [n]."""
+        return np.repeat(np.arange(self.n_states), np.diff(self.choice_ptr))
+
+    def averaged(self) -> Part:
+        """The part of the chain of the uniform policy."""
+        counts = np.diff(self.choice_ptr)
+        weights = np.repeat(1.0 / counts, counts)
+        return replace(
+            self,
+            rows=Mixing(self.rows, self.choice_ptr)(weights),
+            rewards=np.add.reduceat(weights * self.rewards, self.choice_ptr[:-1]),
+            choice_ptr=np.arange(self.n_states + 1),
+            actions=np.zeros(self.n_states, np.int64),
+        )
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ModelParts(ABC):
+    """A model that is read in parts.
+
+    Attributes: n_states, gamma; action_labels (names of actions), label_names (of the states' labels); reward_name (of
+    the rewards in use, if they have a name); uniform (whether it is the chain of the uniform policy).
+    """
+
+    n_states: int
+    gamma: float
+    action_labels: tuple[str, ...] = ("0",)
+    label_names: tuple[str, ...] = ()
+    reward_name: str | None = None
+    uniform: bool = False
+
+    def __post_init__(self) -> None:
+        check_discount(self.gamma)
+        if not 1 <= self.n_states < 1 << 31:
+            raise ModelError(f"a model needs between 1 and 2^31 − 1 states; got {self.n_states}.")
+
+    @abstractmethod
+    def load(self, first: int, last: int) -> Part:
+        """States first … last − 1 with their choices, as they are."""
+
+    @property
+    @abstractmethod
+    def source(self) -> str:
+        """What the model is of, as it is now: other contents have another one."""
+
+    def under_uniform(self) -> Self:
+        """The chain of the uniform policy."""
+        return replace(self, uniform=True)
+
+    def read(self, first: int, last: int) -> Part:
+        """States first … last − 1 with their choices, or with the uniform policy's."""
+        if not 0 <= first < last <= self.n_states:
+            raise ModelError(f"states {first} to {last - 1} are not all among those of the model, 0 to {self.n_states - 1}.")
+        part = self.load(first, last)
+        return part.averaged() if self.uniform else part
+
+    def name_of(self, state: int) -> str:
+        return str(state)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.n_states} states, gamma={self.gamma:g})"
+
+
+def checked_part(
+    first: int,
+    n_states: int,
+    entries: tuple[Ints, Array, Array],
+    choice_ptr: Ints,
+    rewards: Floats,
+    actions: Ints,
+    labels: Mapping[str, Bools],
+) -> Part:
+    """A part from arrays as a file has them: checked, rows made like those of whole models.
+
+    Args:
+        first: number of its first state. entries: pointers of rows from 0 on, successors, probabilities.
+    """
+    from scipy.sparse import csr_array
+
+    indptr, indices, probs = entries
+    counts = np.diff(choice_ptr)
+    if not rises(choice_ptr) or not rises(indptr) or len(indptr) != choice_ptr[-1] + 1 or indptr[-1] != len(indices):
+        raise ModelError(f"the pointers of state {first} and those after it do not fit the entries.")
+    if counts.size and counts.min() < 1:
+        raise ModelError(
+            f"every state needs at least one choice; state {first + int(np.argmin(counts))} has none. Give it a "
+            "self-loop with reward 0 if the process ends there."
+        )
+    if indices.size and not 0 <= indices.min() <= indices.max() < n_states:
+        raise ModelError(f"a successor index is outside 0 … {n_states - 1}.")
+    states = first + np.repeat(np.arange(len(counts)), counts)
+
+    def name_of_row(row: int) -> str:
+        return f"state {states[row]}, choice {row - choice_ptr[states[row] - first]}"
+
+    matrix = csr_array((probs, indices.astype(np.int64), indptr), shape=(len(indptr) - 1, n_states))
+    rows = Distributions.from_matrix(matrix).normalised()
+    rows.check(name_of_row)
+    check_rewards(rewards, name_of_row)
+    return Part(rows, rewards, choice_ptr, actions, dict(labels), (float(rewards.min()), float(rewards.max())))
