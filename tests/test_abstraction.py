@@ -13,6 +13,7 @@ from random_models import random_chain, random_mdp
 import bisimetric as bm
 from bisimetric.abstraction.abstract import states_needed
 from bisimetric.abstraction.proposals import farthest_points
+from bisimetric.abstraction.subjects import InMemory
 from bisimetric.cli import run
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -94,10 +95,9 @@ def test_a_random_graph_has_no_cover_and_that_is_said_early():
 @given(seed=SEEDS)
 def test_the_number_of_states_needed_is_no_more_than_a_cover_has(seed):
     chain = random_chain(seed, 8, 0.9)
-    query = bm.Query(chain)
     d = bm.solve_metric(chain, tol=1e-9).distance
     cover = bm.EpsilonCover(0.3)(d)
-    assert states_needed(query, float(cover.radius) + 1e-6, seed) <= cover.n_classes
+    assert states_needed(InMemory(chain, None), float(cover.radius) + 1e-6, seed) <= cover.n_classes
 
 
 def test_medoids_are_far_apart_and_one_of_each_kind():

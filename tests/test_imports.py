@@ -81,7 +81,7 @@ ALLOWED: dict[str, set[str]] = {
     "estimate": CORE | {"metric"},
     "policy": CORE | {"metric", "schedules", "estimate", "cluster"},
     "queries": CORE | {"metric"},
-    "abstraction": CORE | {"metric", "queries"},
+    "abstraction": CORE | {"metric", "queries", "cluster"},
     "formats": GROUND | {"model"},
     "problems": GROUND | {"model"},
     "pages": CORE | {"metric", "policy"},

@@ -12,7 +12,16 @@ from .bars import Bar
 from .certificates import Certificate
 from .cluster import ClusterError, ClusterPlan
 from .estimate import Counts, Grid, KMeans
-from .formats import from_gymnasium, from_mdptoolbox, from_quantecon, read, to_mdptoolbox, to_quantecon, write
+from .formats import (
+    from_gymnasium,
+    from_mdptoolbox,
+    from_quantecon,
+    read,
+    read_parts,
+    to_mdptoolbox,
+    to_quantecon,
+    write,
+)
 from .lumping import Lumping, lump
 from .metric import (
     Carried,
@@ -98,6 +107,7 @@ __all__ = [
     "problems",
     "quotient",
     "read",
+    "read_parts",
     "set_threads",
     "solve_metric",
     "solve_policies",

@@ -23,22 +23,22 @@ from typing import Any
 
 import numpy as np
 
-from .. import certificates
-from ..aggregation import Partition, label_table
+from ..aggregation import Partition
 from ..certificates import Certificate
 from ..checks import InputError, check_number, check_type, check_whole
 from ..kinds import Floats, Ints
 from ..metric import Progress
 from ..metric.settings import Match
 from ..model import MDP, Chain
-from ..queries import Budget, Query
-from ..values import best_values, greedy, optimal_backup, policy_values
+from ..model.parts import ModelParts
 from .cross import Cross, cross
+from .policies import carried, carried_in_parts, certified_loss
 from .proposals import farthest_points, small_model
+from .rooms import Rooms
+from .subjects import Subject, subject_of
 
 _FIRST_SIZE, _MOST = 8, 512  # states of a small model that is looked for by its radius
 _PAIRS, _CONFIDENCE = 1200, 0.99  # that are drawn to see how many states are needed
-_BRIEF = Budget(pairs=40)  # for each of them
 _ROUNDS = 2  # proposals for a size
 _PROPOSALS, _PATIENCE = 3, 2.0  # sizes from which a rate is taken, and doublings beyond the last that are granted
 
@@ -92,7 +92,7 @@ class Abstraction:
 
 
 def abstract(  # noqa: PLR0913 (settings of a solve, by their names)
-    model: Chain | MDP,
+    model: Chain | MDP | ModelParts,
     *,
     eps: float | None = None,
     size: int | None = None,
@@ -107,7 +107,8 @@ def abstract(  # noqa: PLR0913 (settings of a solve, by their names)
     """Propose a small model for a large one, and certify it.
 
     Args:
-        model: a `Chain`, or an `MDP` with match="labels" (match="hausdorff" gives no policy).
+        model: a `Chain`, or an `MDP` with match="labels" (match="hausdorff" gives no policy); on a cluster, one that is
+            read in parts (`read_parts`), of which no states are merged.
         eps: wanted radius: the size is doubled until it is reached. size: or wanted number of states.
         tol: error of the cross metric; 1e-3 of the largest distance, or a tenth of eps.
         dtype: of its distances. most: largest size that is tried for an eps.
@@ -117,7 +118,7 @@ def abstract(  # noqa: PLR0913 (settings of a solve, by their names)
     Raises:
         NoCoverError: where an eps needs more than `most` states.
     """
-    check_type("model", model, Chain, MDP, words="a Chain or an MDP")
+    check_type("model", model, Chain, MDP, ModelParts, words="a Chain or an MDP, or one that is read in parts")
     if store is not None and cluster is None:
         raise ValueError("store is for work on a cluster; give cluster= too.")
     if (eps is None) is (size is None):
@@ -128,23 +129,23 @@ def abstract(  # noqa: PLR0913 (settings of a solve, by their names)
         raise ValueError(f"size must be at least 1; got {size}.")
     if check_whole("most", most) < 1:
         raise ValueError(f"most must be at least 1; got {most}.")
-    query = Query(model, match=match)
-    reduced = query.reduced
-    within = tol if tol is not None else min(1e-3 * query.largest, 0.1 * (eps or np.inf))
-    work = _Work(query, reduced, within, dtype, on_progress, _Rooms(cluster, store))
+    rooms = Rooms(cluster, store)
+    subject = subject_of(model, match, rooms, dtype)
+    within = tol if tol is not None else min(1e-3 * subject.largest, 0.1 * (eps or np.inf))
+    work = _Work(subject, match, within, dtype, on_progress, rooms)
     if size is not None:
-        best = work.best_of(min(size, reduced.n_states))
+        best = work.best_of(min(size, subject.n_states))
     else:
         assert eps is not None
         # A model that cannot be halved has no cover; one that merging has made small stands for itself.
-        merged = 2 * reduced.n_states <= model.n_states
-        best = _by_radius(work, eps, min(most, reduced.n_states if merged else max(reduced.n_states // 2, 1)))
-    return _assembled(model, query, best)
+        n = subject.n_states
+        best = _by_radius(work, eps, min(most, n if 2 * n <= model.n_states else max(n // 2, 1)))
+    return _assembled(model, subject, best, rooms)
 
 
 def _by_radius(work: _Work, eps: float, most: int) -> Cross:
-    needed = states_needed(work.query, eps)
-    n = work.reduced.n_states
+    needed = states_needed(work.subject, eps)
+    n = work.subject.n_states
     if needed > most:
         raise NoCoverError(
             f"no small model: a radius of {eps:g} needs at least {needed} states of {n} ({_CONFIDENCE:.0%} confidence, "
@@ -174,58 +175,45 @@ def _hopeless(radii: list[float], eps: float, room: float) -> bool:
     return bool(rate ** (_PATIENCE + np.log2(room)) * radii[-1] > eps)
 
 
-def states_needed(query: Query, eps: float, seed: int = 0) -> int:
+def states_needed(subject: Subject, eps: float, seed: int = 0) -> int:
     """How many states a small model of radius eps has at least, with 99 % confidence.
 
     States are those of the model with bisimilar ones merged, all equally likely.
     """
     from scipy.stats import beta
 
-    n = query.reduced.n_states
+    n = subject.n_states
     if n == 1:
         return 1
     rng = np.random.default_rng(seed)
     pairs = rng.integers(0, n, (_PAIRS, 2))
-    hits = sum(query.may_be_within(int(s), int(t), 2.0 * eps, _BRIEF) for s, t in pairs)
+    hits = sum(subject.may_be_within(int(s), int(t), 2.0 * eps) for s, t in pairs)
     limit = 1.0 if hits == _PAIRS else float(beta.ppf(_CONFIDENCE, hits + 1, _PAIRS - hits))
     return int(np.ceil(1.0 / limit))
-
-
-class _Rooms:
-    """Where sweeps are done, and the part of the store that each cross metric has: one after the other."""
-
-    def __init__(self, cluster: Any, store: Path | str | None) -> None:
-        self.cluster, self._store, self._count = cluster, store, 0
-
-    def next(self) -> Path | None:
-        if self._store is None:
-            return None
-        self._count += 1
-        return Path(self._store) / f"proposal-{self._count}"
 
 
 @dataclass(frozen=True)
 class _Work:
     """What all proposals of one call share."""
 
-    query: Query
-    reduced: Chain | MDP
+    subject: Subject
+    match: Match | None
     tol: float
     dtype: str
     on_progress: Callable[[Progress], None] | None
-    rooms: _Rooms
+    rooms: Rooms
 
     def best_of(self, size: int) -> Cross:
         """The proposal of least radius: from landmarks first, then from the distances to the last proposal."""
-        coordinates, best = self.query.coordinates, None
+        subject = self.subject
+        coordinates, best = subject.coordinates, None
         for _ in range(_ROUNDS):
-            medoids = farthest_points(coordinates, self.query.apart, size)
-            match = self.query.question.match
+            medoids = farthest_points(coordinates, subject.apart, size)
             found = cross(
-                self.reduced,
-                small_model(self.reduced, medoids),
+                subject.model,
+                small_model(subject.like, subject.take(medoids.states), medoids),
                 tol=self.tol,
-                match=None if match == "chain" else match,
+                match=self.match,
                 dtype=self.dtype,
                 lump=False,
                 on_progress=self.on_progress,
@@ -239,46 +227,27 @@ class _Work:
         return best
 
 
-def _assembled(model: Chain | MDP, query: Query, best: Cross) -> Abstraction:
+def _assembled(model: Chain | MDP | ModelParts, subject: Subject, best: Cross, rooms: Rooms) -> Abstraction:
     """The answer for all states of the model."""
-    of_state = query.of_state
+    of_state = subject.of_state
     class_of, radii = best.class_of, best.radius
     if of_state is not None:
-        class_of, radii = class_of[of_state], radii[of_state] + query.merging
-    notes = list(query.notes)
-    if best.small.n_states == query.reduced.n_states:
+        class_of, radii = class_of[of_state], radii[of_state] + subject.merging
+    notes = list(subject.notes)
+    if best.small.n_states == subject.n_states:
         notes.append("the small model has as many states as the model with bisimilar states merged")
     policy = certificate = None
-    if isinstance(model, MDP) and isinstance(best.small, MDP) and query.question.match == "labels":
-        policy, alone = _carried(model, best.small, class_of)
+    if isinstance(best.small, MDP) and best.metric.question.match == "labels":
+        if isinstance(model, MDP):
+            policy, alone = carried(model, best.small, class_of)
+            certificate = certified_loss(model, policy)
+        else:
+            assert isinstance(model, ModelParts)
+            policy, alone, certificate = carried_in_parts(model, best.small, class_of, rooms)
         if alone:
             notes.append(
                 f"states with none of the actions that their class plays, which play all of theirs alike: {alone}"
             )
-        certificate = certified_loss(model, policy)
     partition = Partition.from_classes(class_of)
     partition = Partition(partition.class_of, partition.medoids, float(radii.max()), 2.0 * float(radii.max()))
     return Abstraction(best.small, class_of, partition, best, radii, policy, certificate, tuple(notes))
-
-
-def _carried(model: MDP, small: MDP, class_of: Ints) -> tuple[Floats, int]:
-    """(The best policy of the small model, played by all states of a class, per choice [N]; how many states cannot).
-
-    Where there are more sets of actions than classes, some states have none of the actions that their class plays.
-    These play all of theirs alike.
-    """
-    best, states = greedy(small, best_values(small)[0]), model.state_of_choice
-    chosen = label_table(small)[class_of[states], model.action_of_choice]
-    weights = np.where(chosen >= 0, best[chosen], 0.0)
-    total = np.add.reduceat(weights, model.choice_ptr[:-1])
-    alone = total == 0.0
-    played = weights / np.where(alone, 1.0, total)[states]
-    return np.where(alone[states], model.uniform_policy(), played), int(alone.sum())
-
-
-def certified_loss(model: MDP, policy: Floats) -> Certificate:
-    """How far the values of a policy are from the best, at most: by its own values and their Bellman residual."""
-    V, error = policy_values(model.under_checked(policy), np.zeros(model.n_states))
-    residual = certificates.bellman_residual(V, optimal_backup(model, V), gamma=model.gamma, value_error=error)
-    anything = certificates.trivial(gamma=model.gamma, scale=model.reward_span, value_error=2.0 * error)
-    return certificates.best(residual, anything)

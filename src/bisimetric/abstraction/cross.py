@@ -23,12 +23,15 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..certificates import Certificate
-from ..checks import check_type, check_whole, merged
+from ..checks import check_whole, merged
+from ..cluster.outline import Outline
 from ..kinds import Array, Floats, Ints
 from ..metric import CrossMetric, MetricSettings, Progress, compare
 from ..metric.operator import comparison_groups, largest_distance
+from ..metric.remote import outlined
 from ..metric.settings import MetricChanges
 from ..model import MDP, Chain, ModelError
+from ..model.parts import ModelParts
 from ..queries import Nearest
 from ..queries.query import state_number
 from ..status import Status
@@ -39,7 +42,7 @@ _STRIP = 1 << 16  # states at a time where numbers of all states are worked out
 
 
 def cross(
-    model: Chain | MDP,
+    model: Chain | MDP | ModelParts | Outline,
     small: Chain | MDP,
     *,
     on_progress: Callable[[Progress], None] | None = None,
@@ -50,7 +53,8 @@ def cross(
     """Compute the distances between all states of a large model and those of a small one.
 
     Args:
-        model: the large model. small: the small one, of the same kind and discount.
+        model: the large model; on a cluster it may be one that is read in parts (`read_parts`). small: the small one,
+            of the same kind and discount.
         on_progress: called after each sweep; reads only.
         cluster, store: workers of Dask that do the sweeps, and a folder that they share; see `compare`.
         changes: settings by name, as in `MetricSettings`; tol is 1e-3 of the largest distance where it is not given.
@@ -58,17 +62,18 @@ def cross(
     Returns:
         A `Cross`. Cost: that of `compare`; memory about 2·S·K numbers and what solvers keep of each pair.
     """
-    check_type("model", model, Chain, MDP, words="a Chain or an MDP")
     settings = merged(MetricSettings, None, changes)
+    model = outlined(model, cluster, settings.match)
+    known = model.stand_in if isinstance(model, Outline) else model
     if "tol" not in changes:
-        c_T = model.gamma if settings.transition_weight is None else settings.transition_weight
-        settings = replace(settings, tol=_SHARE * largest_distance(model, settings.reward_weight, c_T) or settings.tol)
+        c_T = known.gamma if settings.transition_weight is None else settings.transition_weight
+        settings = replace(settings, tol=_SHARE * largest_distance(known, settings.reward_weight, c_T) or settings.tol)
     where: dict[str, Any] = {"cluster": cluster, "store": store}
     found = compare(model, small, settings=settings, on_progress=on_progress, **where)
     if not isinstance(found.question.transport, Exact):
         raise ValueError(f"cross needs Exact transport, for its triangle inequality; got {found.question.transport}.")
-    _check_range(model, small, found)
-    return Cross(found, model, small)
+    _check_range(known, small, found)
+    return Cross(found, model.parts if isinstance(model, Outline) else model, small)
 
 
 def _check_range(model: Chain | MDP, small: Chain | MDP, found: CrossMetric) -> None:
@@ -98,7 +103,7 @@ class Cross:
     """
 
     metric: CrossMetric
-    model: Chain | MDP = field(repr=False)
+    model: Chain | MDP | ModelParts = field(repr=False)
     small: Chain | MDP = field(repr=False)
 
     @property

@@ -11,6 +11,7 @@ import numpy as np
 
 from ..kinds import Array, Floats, Ints
 from ..model import MDP, Chain, Distributions
+from ..model.parts import Part
 
 _STRIP = 1 << 16
 
@@ -57,37 +58,31 @@ def _take_in(coordinates: Array, apart: Ints, medoid: int, number: int, nearest:
         class_of[strip][closer] = number
 
 
-def small_model(model: Chain | MDP, medoids: Medoids) -> Chain | MDP:
-    """The medoids' rewards, labels and choices, with the classes of their successors in place of these."""
-    states = medoids.states
-    if isinstance(model, MDP):
-        counts = np.diff(model.choice_ptr)[states]
-        pointers = np.concatenate([[0], np.cumsum(counts)])
-        picked = np.repeat(model.choice_ptr[states] - pointers[:-1], counts) + np.arange(pointers[-1])
-    else:
-        pointers, picked = np.arange(len(states) + 1), states
-    rows = _pushed(model.rows, picked, medoids.class_of, len(states))
-    labels = {name: holds[states].copy() for name, holds in model.state_labels.items()}
-    rewards = model.rewards[picked].copy()
-    if isinstance(model, Chain):
-        return Chain(rows, rewards, model.gamma, reward_range=model.reward_range, state_labels=labels)
+def small_model(like: Chain | MDP, part: Part, medoids: Medoids) -> Chain | MDP:
+    """The medoids' rewards, labels and choices, with the classes of their successors in place of these.
+
+    `part` has the states of the medoids, `like` the discount and the names of the model that they are of.
+    """
+    rows = _pushed(part.rows, medoids.class_of, len(medoids.states))
+    if isinstance(like, Chain):
+        return Chain(rows, part.rewards, like.gamma, reward_range=like.reward_range, state_labels=part.labels)
+    names = None if like.state_names is None else tuple(like.state_names[s] for s in medoids.states)
     return MDP(
         rows,
-        rewards,
-        pointers.astype(np.int64),
-        model.gamma,
-        model.action_of_choice[picked].copy(),
-        model.action_labels,
-        None if model.state_names is None else tuple(model.state_names[s] for s in states),
-        state_labels=labels,
-        reward_name=model.reward_name,
+        part.rewards,
+        part.choice_ptr,
+        like.gamma,
+        part.actions,
+        like.action_labels,
+        names,
+        state_labels=part.labels,
+        reward_name=like.reward_name,
     )
 
 
-def _pushed(rows: Distributions, picked: Ints, class_of: Ints, size: int) -> Distributions:
-    """Some rows with their masses added up over classes."""
+def _pushed(rows: Distributions, class_of: Ints, size: int) -> Distributions:
+    """Rows with their masses added up over classes."""
     from scipy.sparse import csr_array
 
-    part = rows.matrix()[picked]
-    pushed = csr_array((part.data, class_of[part.indices], part.indptr), shape=(len(picked), size))
+    pushed = csr_array((rows.probs, class_of[rows.indices], rows.indptr), shape=(len(rows), size))
     return Distributions.from_matrix(pushed).normalised().freeze()

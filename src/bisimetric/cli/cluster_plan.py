@@ -64,10 +64,11 @@ def cluster_plan(
 def _any_small(model: Chain | MDP, size: int) -> Chain | MDP:
     """A small model of this size, with the rows of some states: what it means does not matter here."""
     from ..abstraction.proposals import Medoids, small_model
+    from ..model.parts import picked
 
     rng = np.random.default_rng(0)
     states = np.sort(rng.choice(model.n_states, size, replace=False))
-    return small_model(model, Medoids(states, rng.integers(0, size, model.n_states), 0.0))
+    return small_model(model, picked(model, states), Medoids(states, rng.integers(0, size, model.n_states), 0.0))
 
 
 def _rows(plan: ClusterPlan, model: Chain | MDP, small: Chain | MDP | None, workers: int) -> dict[str, object]:

@@ -22,7 +22,7 @@ from .errors import ClusterError
 from .store import Store
 from .tiles import Block, Frame, Grid, block_of, cut, groups_of_rows, local_comparison
 
-_BASE = 256 << 20  # bytes of a worker before it has any tile: the interpreter, libraries, kernels
+BASE = 256 << 20  # bytes of a worker before it has any tile: the interpreter, libraries, kernels
 _SAMPLE = 2000  # states whose pairs are timed
 _PAIRS = 250_000  # of them
 _MOVED = 32 << 20  # bytes that are read and written to see how fast that is
@@ -40,8 +40,16 @@ class Whole(NamedTuple):
     @property
     def frame(self) -> Frame:
         """What all tiles share."""
-        c = self.comparison
-        return Frame(c.combine, c.c_R, c.c_T, c.largest, c.shape[1], c.square)
+        return Frame.of(self.comparison)
+
+
+class How(NamedTuple):
+    """How all tiles of a metric are swept."""
+
+    frame: Frame
+    transport: Transport
+    dtype: str
+    remember: bool
 
 
 class TileCosts(NamedTuple):
@@ -55,7 +63,11 @@ class TileCosts(NamedTuple):
 
 def costs_of_tiles(whole: Whole, grid: Grid) -> list[TileCosts]:
     """Of all tiles of a grid. Cost: O(entries of the rows) for a block of columns."""
-    return [_costs(whole, grid, tile, *blocks) for tile, *blocks in _blocks(whole, grid)]
+    how = How(whole.frame, whole.transport, whole.dtype, whole.remember)
+    return [
+        costs_of(how, left, right, diagonal=grid.square and tile[0] == tile[1])
+        for tile, left, right in _blocks(whole, grid)
+    ]
 
 
 def _blocks(whole: Whole, grid: Grid) -> list[tuple[tuple[int, int], Block, Block]]:
@@ -68,15 +80,16 @@ def _blocks(whole: Whole, grid: Grid) -> list[tuple[tuple[int, int], Block, Bloc
     return [(tile, block("R", grid.rows, tile[0]), block(side, grid.columns, tile[1])) for tile in grid.tiles]
 
 
-def _costs(whole: Whole, grid: Grid, tile: tuple[int, int], left: Block, right: Block) -> TileCosts:
-    size = np.dtype(whole.dtype).itemsize
-    comparison, needed = local_comparison(whole.frame, left, right, diagonal=grid.square and tile[0] == tile[1])
+def costs_of(how: How, left: Block, right: Block, *, diagonal: bool) -> TileCosts:
+    """Of the tile of two blocks."""
+    size = np.dtype(how.dtype).itemsize
+    comparison, needed = local_comparison(how.frame, left, right, diagonal=diagonal)
     ground, own = len(needed.rows) * len(needed.columns) * size, comparison.shape[0] * comparison.shape[1] * size
-    kept = host().bytes_to_remember(comparison.rows, comparison.groups, whole.transport) if whole.remember else 0
+    kept = host().bytes_to_remember(comparison.rows, comparison.groups, how.transport) if how.remember else 0
     partners = _bytes_of_partners(comparison) if kept and comparison.combine == "hausdorff" else 0
     choices = 0 if comparison.plain else comparison.shape[0] * comparison.shape[1] * 4
     rows = sum(array.nbytes for array in (*left, *right))
-    held = whole.transport.squares * ground + 2 * own + kept + choices + 2 * partners + rows
+    held = how.transport.squares * ground + 2 * own + kept + choices + 2 * partners + rows
     return TileCosts(ground + own, own, kept + partners, held)
 
 
@@ -95,15 +108,20 @@ def fitting(whole: Whole, count: int, memory: int) -> Grid:
     best = None
     while True:
         grid = cut(whole.comparison, count)
-        held = _BASE + max(tile.held for tile in costs_of_tiles(whole, grid))
+        held = BASE + max(tile.held for tile in costs_of_tiles(whole, grid))
         if held <= memory:
             return grid
         if best is not None and held >= best[0] and len(grid.tiles) == best[1]:
-            raise ClusterError(
-                f"the model is too large for the workers: the least tile needs {1e-9 * held:.3g} GB, and a thread has "
-                f"{1e-9 * memory:.3g} GB. Give workers more memory or fewer threads, or use float32."
-            )
+            raise too_large(held, memory)
         best, count = (held, len(grid.tiles)), 2 * count
+
+
+def too_large(held: int, memory: int) -> ClusterError:
+    """That the least tile takes more than a worker's thread has."""
+    return ClusterError(
+        f"the model is too large for the workers: the least tile needs {1e-9 * held:.3g} GB, and a thread has "
+        f"{1e-9 * memory:.3g} GB. Give workers more memory or fewer threads, or use float32."
+    )
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ import uuid
 import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -16,13 +17,14 @@ from ..backends.protocol import Array, Backend, Comparison, Distances, Floats, I
 from ..backends.select import backend
 from ..model import Chain, Distributions
 from ..transport import Sinkhorn, Transport
-from .costs import Whole, fitting
+from .costs import BASE, How, Whole, fitting, too_large
 from .crew import Crew, crew_of
 from .distances import ClusterDistances
+from .outline import Numbering, Outline, ranges_of
 from .store import Store
 from .sweeper import ClusterSweeper
-from .tasks import forget
-from .tiles import Grid, block_of, groups_of_rows, shift
+from .tasks import Writing, forget, write_block
+from .tiles import Frame, Grid, block_of, groups_of_rows, shift
 from .versions import Version
 
 _TILES_PER_THREAD = 1  # few large ones: each reads the distances of all its successors
@@ -79,6 +81,50 @@ class ClusterBackend:
         if self.state is None:
             self._write_blocks(comparison)
         return ClusterSweeper(self, comparison, transport, remember)
+
+    def sweeper_in_parts(
+        self, outline: Outline, square: Comparison, transport: Transport, remember: bool
+    ) -> ClusterSweeper:
+        """The same for a model that workers read in parts, from the comparison of its stand-in with another model."""
+        what = {**self._asked, "model": outline.parts.source, "other": _digest(square)}
+        comparison, numbering = outline.comparison(square), outline.numbering(square)
+        known = self.store.known(what)
+        if known is not None:
+            self.grid, self.state = known
+        else:
+            self.grid, self.state = self._begin_in_parts(what, outline, numbering, square, transport, remember)
+        return ClusterSweeper(self, comparison, transport, remember, in_parts=True)
+
+    def _begin_in_parts(
+        self,
+        what: Mapping[str, Any],
+        outline: Outline,
+        numbering: Numbering,
+        square: Comparison,
+        transport: Transport,
+        remember: bool,
+    ) -> tuple[Grid, None]:
+        """Let workers put their parts into the store, more and smaller ones until they fit."""
+        store, n = self.store, outline.parts.n_states
+        store.prepare()
+        groups = groups_of_rows(square)
+        store.write(store.block("C", 0), block_of(square, groups, "C", 0, square.shape[1]))
+        count, before = _TILES_PER_THREAD * max(self.crew.threads, 1), 0
+        while True:
+            ranges = ranges_of(n, count)
+            how = How(Frame.of(square), transport, self.dtype.name, remember)
+            work = partial(write_block, Writing(str(store.folder), outline.parts, numbering, how))
+            names = [str(first) for first, _ in ranges]
+            held = BASE + max(
+                one.held for _, one in self.crew.run("bisimetric read the model", work, list(enumerate(ranges)), names)
+            )
+            if held <= self.crew.memory:
+                break
+            if len(ranges) == before:
+                raise too_large(held, self.crew.memory)
+            before, count = len(ranges), 2 * len(ranges)
+        grid = Grid((0, *(last for _, last in ranges)), (0, square.shape[1]), False)
+        return store.begin(what, grid)[0], None
 
     def averaged_values(
         self, chain: Chain, class_of: Ints, shares: Floats, start: Floats, limit: float

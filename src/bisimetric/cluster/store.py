@@ -90,28 +90,43 @@ class Store:
 
     def begin(self, question: Mapping[str, Any], grid: Grid) -> tuple[Grid, dict[str, Any] | None]:
         """Take the folder for a question; returns how it is cut, and the state to go on from, if there is one."""
+        found = self.known(question)
+        if found is not None:
+            return found
+        try:
+            self.prepare()
+            plain = json.loads(json.dumps(question))
+            atomic.save_json(self.folder / QUESTION, {"question": plain, "grid": asdict(grid)})
+        except OSError as error:
+            raise self._failed(error) from None
+        return grid, None
+
+    def known(self, question: Mapping[str, Any]) -> tuple[Grid, dict[str, Any] | None] | None:
+        """How the folder is cut for a question, and the state to go on from; nothing where none was begun in it."""
         plain = json.loads(json.dumps(question))
         try:
-            if (self.folder / QUESTION).exists():
-                found = json.loads((self.folder / QUESTION).read_text())
-                if found["question"] != plain:
-                    raise ClusterError(
-                        f"the store {self.folder} holds work on something else "
-                        f"({_difference(found['question'], plain)}). Give another folder, or remove this one."
-                    )
-                state = self.folder / STATE
-                cuts = found["grid"]
-                known = Grid(tuple(cuts["rows"]), tuple(cuts["columns"]), cuts["square"])
-                return known, dict(json.loads(state.read_text())) if state.exists() else None
-            self.folder.mkdir(parents=True, exist_ok=True)
-            if any(self.folder.iterdir()):
-                raise ClusterError(f"the store {self.folder} holds other files; give an empty folder, or a new one.")
-            atomic.save_json(self.folder / QUESTION, {"question": plain, "grid": asdict(grid)})
+            if not (self.folder / QUESTION).exists():
+                return None
+            found = json.loads((self.folder / QUESTION).read_text())
+            if found["question"] != plain:
+                raise ClusterError(
+                    f"the store {self.folder} holds work on something else "
+                    f"({_difference(found['question'], plain)}). Give another folder, or remove this one."
+                )
+            state = self.folder / STATE
+            cuts = found["grid"]
+            known = Grid(tuple(cuts["rows"]), tuple(cuts["columns"]), cuts["square"])
+            return known, dict(json.loads(state.read_text())) if state.exists() else None
         except (json.JSONDecodeError, KeyError, TypeError):
             raise ClusterError(f"the store {self.folder} is damaged; remove it.") from None
         except OSError as error:
             raise self._failed(error) from None
-        return grid, None
+
+    def prepare(self) -> None:
+        """Make the folder, where it is not there; refuses one with other things in it than blocks of a model."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        if any(path.name != "blocks" for path in self.folder.iterdir()):
+            raise ClusterError(f"the store {self.folder} holds other files; give an empty folder, or a new one.")
 
     @contextmanager
     def token(self) -> Iterator[str]:

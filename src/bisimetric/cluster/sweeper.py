@@ -30,26 +30,26 @@ class ClusterSweeper(Sweeper):
     (of the tiles in the last sweep).
     """
 
-    def __init__(self, backend: ClusterBackend, comparison: Comparison, transport: Transport, remember: bool) -> None:
+    def __init__(
+        self,
+        backend: ClusterBackend,
+        comparison: Comparison,
+        transport: Transport,
+        remember: bool,
+        *,
+        in_parts: bool = False,
+    ) -> None:
+        """`in_parts`: the comparison is that of an outline, which knows nothing of rows but their sizes."""
         super().__init__(backend, comparison, transport, remember)
-        self.engine = backend
+        self.engine, self.in_parts = backend, in_parts
         self.memory = self.notes = -1
         self.reports: list[Report] = []
         self._choices = False
         self._paths: Paths | None = None
         self._before = Version()  # what the last sweep was of
         self._holders: dict[tuple[int, int], str] = {}  # workers that may still hold what is remembered of a tile
-        frame = Frame(
-            comparison.combine,
-            comparison.c_R,
-            comparison.c_T,
-            comparison.largest,
-            comparison.shape[1],
-            comparison.square,
-        )
-        self.work = Work(
-            str(backend.store.folder), backend.run, backend.grid, frame, transport, backend.dtype.name, remember
-        )
+        folder, frame = str(backend.store.folder), Frame.of(comparison)
+        self.work = Work(folder, backend.run, backend.grid, frame, transport, backend.dtype.name, remember)
 
     def sweep(self, d: ClusterDistances, accuracy: float = np.inf) -> Sweep:
         reports = self._stage("full", d, accuracy)
@@ -77,7 +77,7 @@ class ClusterSweeper(Sweeper):
 
     @property
     def path_share(self) -> float:
-        return float(np.mean(self.comparison.rows.sizes == 1)) ** 2
+        return 0.0 if self.in_parts else float(np.mean(self.comparison.rows.sizes == 1)) ** 2
 
     def find_paths(self) -> None:
         if self._paths is None:

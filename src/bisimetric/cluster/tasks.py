@@ -18,7 +18,10 @@ import numpy as np
 from ..backends.protocol import Array
 from ..backends.select import tile_sweeper
 from ..backends.threads import alone
+from ..model.parts import ModelParts
 from ..transport import Transport
+from .costs import How, TileCosts, costs_of
+from .outline import Numbering, numbered_block, read_range
 from .store import Store
 from .tiles import Block, Frame, Grid, fill_ground, ground_like, local_comparison, shift
 from .versions import Version
@@ -199,6 +202,27 @@ def _distances(work: Work, task: Task, store: Store, held: _Held) -> int:
     target[:] = read(task.tile)
     shift(target, task.source.shifts)
     return len(held.needed.rows) * len(held.needed.columns) * target.itemsize + target.nbytes
+
+
+class Writing(NamedTuple):
+    """What workers need to put parts of a model into the store.
+
+    Attributes: folder (of the store), parts, numbering, how (tiles will be swept).
+    """
+
+    folder: str
+    parts: ModelParts
+    numbering: Numbering
+    how: How
+
+
+def write_block(writing: Writing, piece: tuple[int, tuple[int, int]]) -> TileCosts:
+    """Read a range of states of a model, and write it as a block; returns what its tile will cost."""
+    (number, ends), store = piece, Store(writing.folder)
+    part = read_range(writing.parts, ends)
+    block = numbered_block(part, writing.parts.label_names, writing.numbering)
+    store.write(store.block("R", number), block)
+    return costs_of(writing.how, block, read_block(store, "C", 0), diagonal=False)
 
 
 def _trim() -> None:

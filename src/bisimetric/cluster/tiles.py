@@ -138,6 +138,10 @@ class Frame(NamedTuple):
     columns: int  # states on that side
     square: bool
 
+    @classmethod
+    def of(cls, c: Comparison) -> Frame:
+        return cls(c.combine, c.c_R, c.c_T, c.largest, c.shape[1], c.square)
+
 
 def local_comparison(frame: Frame, left: Block, right: Block, *, diagonal: bool) -> tuple[Comparison, Ground]:
     """F on a tile: successors are numbered as the ground distances that the tile needs are.

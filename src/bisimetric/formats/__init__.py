@@ -127,7 +127,7 @@ def _reader(ending: str) -> Callable[[Path, float], MDP]:
 
 
 def write(mdp: MDP, path: str | os.PathLike[str]) -> None:
-    """Write a model; the format follows the file's ending (.npz, .drn, .tra, .csv, .parquet). All or nothing is written."""
+    """Write a model, or nothing; the format follows the file's ending (.npz, .drn, .tra, .csv, .parquet)."""
     path = Path(path)
     if path.suffix == ".npz":
         from .npz import write_npz as writer

@@ -14,10 +14,10 @@ import math
 import struct
 import tarfile
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, cast
 
 import numpy as np
 from numpy.lib import format as npy
@@ -111,10 +111,10 @@ def _numbers(path: Path, stream: IO[bytes], begin: int, size: int, dtype: np.dty
     return np.frombuffer(data, dtype)
 
 
-_OPENERS: Mapping[bytes, Callable[[Path], IO[bytes]]] = {
-    b"\x1f\x8b": lambda path: gzip.open(path),  # type: ignore[return-value]
-    b"\xfd7zXZ\x00": lambda path: lzma.open(path),  # type: ignore[return-value]
-    b"BZh": lambda path: bz2.open(path),  # type: ignore[return-value]
+_STREAMS: Mapping[bytes, type[gzip.GzipFile | lzma.LZMAFile | bz2.BZ2File]] = {
+    b"\x1f\x8b": gzip.GzipFile,
+    b"\xfd7zXZ\x00": lzma.LZMAFile,
+    b"BZh": bz2.BZ2File,
 }
 
 
@@ -122,7 +122,8 @@ def unpacked(path: Path) -> IO[bytes]:
     """A file as a stream, decompressed where it is compressed."""
     with open(path, "rb") as stream:
         magic = stream.read(6)
-    return next((opener(path) for known, opener in _OPENERS.items() if magic.startswith(known)), open(path, "rb"))
+    kind = next((found for known, found in _STREAMS.items() if magic.startswith(known)), None)
+    return open(path, "rb") if kind is None else cast(IO[bytes], kind(path))
 
 
 class TarFile:

@@ -43,7 +43,9 @@ def read_parts(path: str | os.PathLike[str], gamma: float | None = None, *, rewa
         known = ", ".join(READABLE_IN_PARTS)
         raise ModelError(f"{path}: models are read in parts from files that end in {known}; got {place.suffix!r}.")
     if gamma is None and place.suffix != ".npz":
-        raise ModelError(f"{path}: {place.suffix} files have no discount.", python="Give gamma.", command="Give --gamma.")
+        raise ModelError(
+            f"{path}: {place.suffix} files have no discount.", python="Give gamma.", command="Give --gamma."
+        )
     with open(place, "rb"):
         pass  # a missing or forbidden file is reported as such, before its format is
     with reading(place, "a model", ModelError):
@@ -84,7 +86,8 @@ class FileParts(ModelParts):
     @property
     def source(self) -> str:
         found = os.stat(self.path)
-        return f"{self.path.name}, {found.st_size} bytes, {found.st_mtime_ns}, reward {self.reward_name!r}"
+        what = f"reward {self.reward_name!r}, {'its uniform policy' if self.uniform else 'all choices'}"
+        return f"{self.path.name}, {found.st_size} bytes, {found.st_mtime_ns}, {what}"
 
     def load(self, first: int, last: int) -> Part:
         with reading(self.path, "a model", ModelError):
@@ -102,6 +105,10 @@ class NpzParts(FileParts):
     """A model in an archive of our own. Attributes: own (whether the rewards in use are those of the entry rewards)."""
 
     own: bool
+
+    @property
+    def source(self) -> str:
+        return super().source + (" (own)" if self.own else "")
 
     @cached_property
     def _file(self) -> ArrayFile:

@@ -243,9 +243,7 @@ class Umb:
                 total += self.numbers(name, "<f8", self.n_choices, piece.choices)
             elif place == "branches":
                 owner = np.repeat(np.arange(len(total)), np.diff(piece.indptr))
-                np.add.at(
-                    total, owner, piece.probs * self.numbers(name, "<f8", self.n_branches, piece.branches)
-                )
+                np.add.at(total, owner, piece.probs * self.numbers(name, "<f8", self.n_branches, piece.branches))
         return total
 
     def piece(self, states: slice = _ALL) -> Piece:

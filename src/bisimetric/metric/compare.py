@@ -23,9 +23,11 @@ from ..backends.protocol import Backend, Comparison, Sweeper, corner_of
 from ..backends.select import host
 from ..certificates import Certificate, CertificateError
 from ..checks import check_type, merged
+from ..cluster.outline import Outline
 from ..frames import frame
 from ..kinds import Array, Floats, Ints
 from ..model import MDP, Chain, Distributions, ModelError
+from ..model.parts import ModelParts
 from ..model.policies import as_weights
 from ..model.union import union
 from ..reduction import Reduction
@@ -44,7 +46,7 @@ if TYPE_CHECKING:
 
 
 def compare(
-    model: Chain | MDP,
+    model: Chain | MDP | ModelParts | Outline,
     other: Chain | MDP,
     transport: Transport | None = None,
     *,
@@ -59,7 +61,8 @@ def compare(
     Args:
         model, other: two chains, or two MDPs (with match="labels", where actions of the same name correspond, or
             match="hausdorff"), with the same discount. They may have different states, labels and actions; a label that
-            one of them does not have holds nowhere in it.
+            one of them does not have holds nowhere in it. On a cluster the first may be one that is read in parts
+            (`read_parts`).
         transport: `Exact()` (default), `Sinkhorn`, `KLBall` or `Independent`.
         settings: what else to do; by default `MetricSettings()`, which lists all settings.
         on_progress: called after each sweep; reads only.
@@ -71,27 +74,34 @@ def compare(
     Returns:
         A `CrossMetric`. Ctrl-C ends it with status INTERRUPTED and a valid error (before the first sweep: raised).
     """
-    check_type("model", model, Chain, MDP, words="a Chain or an MDP")
     check_type("other", other, Chain, MDP, words="a Chain or an MDP")
-    if isinstance(model, Chain) is not isinstance(other, Chain):
-        raise ModelError("a Chain is compared with a Chain, and an MDP with an MDP; take .under(policy) of an MDP.")
-    if model.gamma != other.gamma:
-        raise ModelError(f"the models have different discounts, gamma = {model.gamma} and {other.gamma}.")
     given = dict(changes) if transport is None else {**changes, "transport": transport}
     chosen = merged(MetricSettings, settings, given)
-    both = union(model, other)
+    model = remote.outlined(model, cluster, chosen.match)
+    # What is asked of a model beside its rows is answered by the stand-in of one that is read in parts.
+    first = model.stand_in if isinstance(model, Outline) else model
+    if isinstance(first, Chain) is not isinstance(other, Chain):
+        raise ModelError("a Chain is compared with a Chain, and an MDP with an MDP; take .under(policy) of an MDP.")
+    if first.gamma != other.gamma:
+        raise ModelError(f"the models have different discounts, gamma = {first.gamma} and {other.gamma}.")
+    both = union(first, other)
     question = chosen.for_model(both)
+    if isinstance(model, Outline) and chosen.lump:
+        raise ValueError("lump=True needs the whole model; of one that is read in parts no states are merged.")
     if chosen.low_memory:
         raise ValueError("low_memory is for one model, where d(s, t) = d(t, s); between two models leave it out.")
     if getattr(question.transport, "diagonal", "kept") == "zero":
         raise ValueError('diagonal="zero" is for the distances of one model: between two there is no diagonal.')
-    notes = metric_notes(both, question)
     largest = comparison_of(both, question).largest
     # Each side is reduced by itself; a bound that counts both states of a pair counts each side by half.
-    sides = [reduced(side, question, chosen.lump, largest) for side in (model, other)]
-    floor = 0.5 * (sides[0].error + sides[1].error)
+    left: Reduction[Any] = (
+        _unreduced(model) if isinstance(model, Outline) else reduced(model, question, chosen.lump, largest)
+    )
+    right = reduced(other, question, chosen.lump, largest)
+    floor = 0.5 * (left.error + right.error)
+    notes = metric_notes(both, question, _counts(model, other) if isinstance(model, Outline) else None)
     with remote.engine_of(question, cluster, store) as engine:
-        sweeper = _sweeper(sides[0].model, sides[1].model, question, engine)
+        sweeper = _sweeper(model if isinstance(model, Outline) else left.model, right.model, question, engine)
         with sweeper.guard():
             aim = Aim(question.tol, floor, question.accuracy)
             work = remote.fixed_point(sweeper, aim, accelerate=chosen.accelerate, engine=engine)
@@ -109,18 +119,31 @@ def compare(
         largest,
         notes,
         question,
-        sides[0],
-        sides[1],
+        left,
+        right,
         work,
     )
 
 
-def _sweeper(model: Chain | MDP, other: Chain | MDP, question: Question, engine: Backend) -> Sweeper:
+def _unreduced(outline: Outline) -> Reduction[Any]:
+    whole: Any = outline.parts
+    return Reduction(whole)
+
+
+def _counts(outline: Outline, other: Chain | MDP) -> Ints:
+    """How many states each state of the stand-in, and of the other model, is there for."""
+    return np.concatenate([outline.counts, [0], np.ones(other.n_states, np.int64)])
+
+
+def _sweeper(model: Chain | MDP | Outline, other: Chain | MDP, question: Question, engine: Backend) -> Sweeper:
     """F on the rectangle of two models."""
-    both = union(model, other)
+    first = model.stand_in if isinstance(model, Outline) else model
+    both = union(first, other)
     square = comparison_of(both, question.of_reduced(both))
     check_range(square.largest, engine)
-    comparison = rectangle(square, model.n_states)
+    comparison = rectangle(square, first.n_states)
+    if isinstance(model, Outline):
+        return engine.sweeper_in_parts(model, comparison, question.transport, question.remember)  # type: ignore[attr-defined, no-any-return]
     with engine.guard(question.transport.squares, comparison.shape):
         return engine.sweeper(comparison, question.transport, question.remember)
 
@@ -234,6 +257,11 @@ class CrossMetric:
 
     @cached_property
     def _bounds(self) -> tuple[Floats, Floats]:
+        if isinstance(self._left.full, ModelParts):
+            raise ModelError(
+                "these bounds need the rows of the model, which was read in parts; distances are within `error`, and "
+                "cross(…).bracket bounds distances inside the model."
+            )
         sweeper, question = self._work.sweeper, self.question
         c_R, c_T = question.reward_weight, question.transition_weight
         with sweeper.guard():

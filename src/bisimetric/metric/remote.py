@@ -10,9 +10,16 @@ from typing import Any
 
 from ..backends.protocol import Backend, Sweeper
 from ..backends.select import backend, distances_of
+from ..checks import check_type
+from ..cluster.crew import crew_of
+from ..cluster.outline import Outline, scanned
+from ..model import MDP, Chain
+from ..model.parts import ModelParts
 from .acceleration import Acceleration, Pace
 from .driver import Aim, FixedPoint, Progress, Watch
 from .settings import Question
+
+Model = Chain | MDP | ModelParts | Outline
 
 
 def engine_of(question: Question, cluster: Any, store: Path | str | None) -> AbstractContextManager[Backend]:
@@ -65,9 +72,28 @@ def fixed_point(sweeper: Sweeper, aim: Aim, *, accelerate: bool, engine: Backend
     return work
 
 
+def outlined(model: Model, cluster: Any, match: str | None) -> Chain | MDP | Outline:
+    """A model as it is, or what is known of one that workers read in parts, once they have looked through it."""
+    check_type("model", model, Chain, MDP, ModelParts, Outline, words="a Chain or an MDP, or one that is read in parts")
+    if not isinstance(model, ModelParts):
+        return model
+    if cluster is None:
+        raise ValueError("a model that is read in parts is for a cluster: give cluster=, or read it whole (bm.read).")
+    with crew_of(cluster) as crew:
+        crew.check()
+        return scanned(crew, model, by_actions=match == "labels")
+
+
 def bring_home(work: FixedPoint, question: Question) -> None:
-    """Let the distances be an array here, and the sweeper one that needs no cluster."""
+    """Let the distances be an array here, and the sweeper one that needs no cluster.
+
+    Where the model was read in parts its rows are not here, and what needs them is refused.
+    """
     comparison = work.sweeper.comparison
+    if getattr(work.sweeper, "in_parts", False):
+        work.d = distances_of(work.d.to_host())
+        work.d.freeze()
+        return
     home: Sweeper = backend("cpu", question.dtype).sweeper(comparison, question.transport, False)
     work.d, work.sweeper = distances_of(work.d.to_host()), home
     work.acceleration = Acceleration(home, work.acceleration.pace)

@@ -16,6 +16,7 @@ import numpy as np
 from ..backends.protocol import Distances, Sweeper
 from ..certificates import Certificate
 from ..checks import check_type, merged
+from ..kinds import Ints
 from ..model import MDP, Chain
 from ..reduction import LUMP_TOL, Reduction, lumped
 from ..status import Status
@@ -205,14 +206,15 @@ def reduced(model: Chain | MDP, question: Question, wanted: bool | None, largest
     return lumped(model, match, question.of_reduced(model).respected, error)
 
 
-def metric_notes(model: Chain | MDP, question: Question) -> tuple[str, ...]:
-    """What one should know about the answer."""
+def metric_notes(model: Chain | MDP, question: Question, times: Ints | None = None) -> tuple[str, ...]:
+    """What one should know about the answer; `times` says how many states each one stands for, if not for itself."""
     notes = []
     action_sets, _ = comparison_groups(model, question.match)
-    sets, counts = np.unique(action_sets, return_counts=True)
+    sets = np.unique(action_sets)
+    counts = np.bincount(action_sets) if times is None else np.bincount(action_sets, times).astype(np.int64)
     if question.match == "labels" and len(sets) > 1:
         largest = largest_distance(model, question.reward_weight, question.transition_weight)
-        pairs = (model.n_states**2 - int((counts**2).sum())) // 2
+        pairs = (int(counts.sum()) ** 2 - int((counts**2).sum())) // 2
         notes.append(
             f"states have {len(sets)} different sets of actions; {pairs} pairs of states whose sets differ are put at "
             f"the largest possible distance, {largest:.6g}"

@@ -8,15 +8,17 @@ whole model, bit by bit.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Self
+from typing import ClassVar, Self
 
 import numpy as np
 
 from ..kinds import Array, Bools, Floats, Ints
-from .chain import check_discount, check_rewards
+from .chain import Chain, check_discount, check_rewards
 from .distributions import Distributions, Mixing, ModelError, rises
+from .mdp import MDP
+
 
 @dataclass(frozen=True, eq=False)
 class Part:
@@ -93,9 +95,16 @@ class ModelParts(ABC):
     def read(self, first: int, last: int) -> Part:
         """States first … last − 1 with their choices, or with the uniform policy's."""
         if not 0 <= first < last <= self.n_states:
-            raise ModelError(f"states {first} to {last - 1} are not all among those of the model, 0 to {self.n_states - 1}.")
+            raise ModelError(
+                f"states {first} to {last - 1} are not all among those of the model, 0 to {self.n_states - 1}."
+            )
         part = self.load(first, last)
         return part.averaged() if self.uniform else part
+
+    # What results ask of a model: states of one that is read in parts have numbers, and no names.
+    state_names: ClassVar[None] = None
+    classes: ClassVar[None] = None
+    state_labels: ClassVar[Mapping[str, Bools]] = {}
 
     def name_of(self, state: int) -> str:
         return str(state)
@@ -141,3 +150,43 @@ def checked_part(
     rows.check(name_of_row)
     check_rewards(rewards, name_of_row)
     return Part(rows, rewards, choice_ptr, actions, dict(labels), (float(rewards.min()), float(rewards.max())))
+
+
+def picked(model: Chain | MDP, states: Ints) -> Part:
+    """Some states of a model in memory, in any order."""
+    labels = {name: holds[states].copy() for name, holds in model.state_labels.items()}
+    if isinstance(model, Chain):
+        pointers, choices, actions = np.arange(len(states) + 1), states, np.zeros(len(states), np.int64)
+    else:
+        counts = np.diff(model.choice_ptr)[states]
+        pointers = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        choices = np.repeat(model.choice_ptr[states] - pointers[:-1], counts) + np.arange(pointers[-1])
+        actions = model.action_of_choice[choices].copy()
+    rows = model.rows
+    sizes = rows.sizes[choices]
+    indptr = np.concatenate([[0], np.cumsum(sizes)])
+    entries = np.repeat(rows.indptr[choices] - indptr[:-1], sizes) + np.arange(indptr[-1])
+    chosen = replace(rows, indptr=indptr, indices=rows.indices[entries], probs=rows.probs[entries])
+    return Part(chosen, model.rewards[choices].copy(), pointers, actions, labels, model.reward_range)
+
+
+def joined(parts: Sequence[Part]) -> Part:
+    """Parts of a model one after the other, as one."""
+    rows = [part.rows for part in parts]
+    choices = np.cumsum([0, *(len(part.rewards) for part in parts)])
+    entries = np.cumsum([0, *(len(one.probs) for one in rows)])
+    every = zip(*(part.reward_range for part in parts), strict=True)
+    low, high = (pick(each) for pick, each in zip((min, max), every, strict=True))
+    return Part(
+        replace(
+            rows[0],
+            indptr=np.concatenate([[0], *(one.indptr[1:] + at for one, at in zip(rows, entries, strict=False))]),
+            indices=np.concatenate([one.indices for one in rows]),
+            probs=np.concatenate([one.probs for one in rows]),
+        ),
+        np.concatenate([part.rewards for part in parts]),
+        np.concatenate([[0], *(part.choice_ptr[1:] + at for part, at in zip(parts, choices, strict=False))]),
+        np.concatenate([part.actions for part in parts]),
+        {name: np.concatenate([part.labels[name] for part in parts]) for name in parts[0].labels},
+        (low, high),
+    )

@@ -21,6 +21,7 @@ from ..metric.operator import comparison_of, largest_distance
 from ..metric.settings import Match, MetricSettings
 from ..metric.solve import metric_notes, reduced
 from ..model import MDP, Chain, ModelError
+from ..model.parts import ModelParts
 from ..model.union import union
 from .answers import Answer, Budget, Nearest
 from .landmarks import add_landmarks, landmarks_for
@@ -234,7 +235,7 @@ class Query:
         )
 
 
-def state_number(name: str, state: int | str | None, model: Chain | MDP) -> int:
+def state_number(name: str, state: int | str | None, model: Chain | MDP | ModelParts) -> int:
     """A state by its number, by its name, or the one that is labelled "init" (None)."""
     n = model.n_states
     if state is None:
