@@ -80,7 +80,7 @@ ALLOWED: dict[str, set[str]] = {
     "metric": CORE | {"cluster", "__init__"},
     "estimate": CORE | {"metric"},
     "policy": CORE | {"metric", "schedules", "estimate", "cluster"},
-    "queries": CORE | {"metric"},
+    "queries": CORE | {"metric", "cluster"},
     "abstraction": CORE | {"metric", "queries", "cluster"},
     "formats": GROUND | {"model"},
     "problems": GROUND | {"model"},

@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from cyclopts import Parameter
 
 from .bars import SweepBar
+from .clusters import HERE, ClusterOptions, subject
 from .inputs import Json, check_output
-from .models import NO_OPTIONS, Model, ModelOptions, load
+from .models import NO_OPTIONS, Model, ModelOptions
 from .words import BadInputError, print_json, print_rows, say
 
 if TYPE_CHECKING:
     from ..abstraction import Abstraction
 
 
-def abstract(
+def abstract(  # noqa: PLR0913 (options of a command)
     model: Model,
     *,
     options: ModelOptions = NO_OPTIONS,
@@ -24,6 +25,8 @@ def abstract(
     eps: float | None = None,
     size: int | None = None,
     dtype: str = "float64",
+    on: ClusterOptions = HERE,
+    in_parts: Annotated[bool, Parameter(negative="")] = False,
     output: Annotated[Path | None, Parameter(name=["--output", "-o"])] = None,
     json: Json = False,
 ) -> int:
@@ -37,6 +40,8 @@ def abstract(
         size: or wanted number of states.
         match: labels (actions by name) or hausdorff (choices as sets; gives no policy).
         dtype: of the distances, float64 or float32.
+        in_parts: with --cluster: workers read the model in parts, so that it need not fit into memory (.npz, .umb or
+            .parquet; nothing is merged first).
         output: write each state's class and radius, and the policy, to this .npz file.
     """
     from ..abstraction import NoCoverError
@@ -46,11 +51,11 @@ def abstract(
         check_output(output)
     if (eps is None) is (size is None):
         raise BadInputError("give --eps or --size, one of them.")
-    mdp = load(model, options).mdp
-    source = mdp if match else mdp.under(mdp.uniform_policy())
+    where = on.where
+    source = subject(model, options, match, in_parts=in_parts, cluster=on.cluster)
     try:
         with SweepBar(json) as bar:
-            found = make(source, eps=eps, size=size, match=match, dtype=dtype, on_progress=bar)
+            found = make(source, eps=eps, size=size, match=match, dtype=dtype, on_progress=bar, **where)
     except NoCoverError as error:
         if json:
             print_json({"model": model, "eps": eps, "needed": error.needed, "radius": None})

@@ -9,6 +9,7 @@ from cyclopts import Parameter
 
 from ..metric import MetricSettings
 from .bars import SweepBar
+from .clusters import HERE, ClusterOptions
 from .inputs import Json, check_output
 from .models import NO_OPTIONS, Loaded, Model, ModelOptions, load
 from .options import MetricOptions, settings_from
@@ -27,6 +28,7 @@ def compare(
     *,
     options: ModelOptions = NO_OPTIONS,
     what: MetricOptions = _NOTHING,
+    on: ClusterOptions = HERE,
     output: Annotated[Path | None, Parameter(name=["--output", "-o"])] = None,
     json: Json = False,
 ) -> int:
@@ -41,12 +43,13 @@ def compare(
     from .. import metric
 
     settings: MetricSettings = settings_from(MetricSettings, what)
+    where = on.where
     if output is not None:
         check_output(output)
     both = [load(spec, options) for spec in (model, other)]
     sides = [one.mdp if settings.match else one.mdp.under(one.mdp.uniform_policy()) for one in both]
     with SweepBar(json) as bar:
-        found = metric.compare(sides[0], sides[1], settings=settings, on_progress=bar)
+        found = metric.compare(sides[0], sides[1], settings=settings, on_progress=bar, **where)
     initial = found.between() if all(side.state_labels.get("init") is not None for side in sides) else None
     if output is not None:
         _write(found, output)

@@ -9,6 +9,7 @@ from cyclopts import Parameter
 
 from ..metric import MetricSettings
 from .bars import SweepBar
+from .clusters import HERE, ClusterOptions
 from .inputs import Json, check_output, load_policy
 from .models import NO_OPTIONS, Loaded, Model, ModelOptions, given_options, load
 from .options import MetricOptions, settings_from
@@ -22,11 +23,12 @@ if TYPE_CHECKING:
 _NOTHING = MetricOptions()
 
 
-def metric(
+def metric(  # noqa: PLR0913 (options of a command)
     model: Model,
     *,
     options: ModelOptions = NO_OPTIONS,
     what: MetricOptions = _NOTHING,
+    on: ClusterOptions = HERE,
     policy: str | None = None,
     output: Annotated[Path | None, Parameter(name=["--output", "-o"])] = None,
     resume: Annotated[bool, Parameter(negative="")] = False,
@@ -38,7 +40,7 @@ def metric(
     Give --policy for the metric of a policy, or --match for the metric of the MDP itself. Without either, the
     metric of the uniform policy is computed. With --output the work is kept now and then in a checkpoint beside it,
     and after Ctrl-C; the same command with --resume goes on from there: from such a checkpoint to the same result,
-    after Ctrl-C to the same error.
+    after Ctrl-C to the same error. On a cluster the same command goes on from its --store.
 
     Args:
         policy: "uniform", or a file with one probability per choice or one action per state (.npy, .npz entry
@@ -53,6 +55,9 @@ def metric(
     settings: MetricSettings = settings_from(MetricSettings, what)
     if policy is not None and settings.match is not None:
         raise BadInputError("give --policy (metric of a policy) or --match (metric of the MDP), not both.")
+    where = on.where
+    if resume and on.cluster is not None:
+        raise BadInputError("on a cluster the same command goes on from its --store; leave out --resume.")
     if resume and output is None:
         raise BadInputError("--resume needs the --output that it goes on with.")
     if not checkpoint_every >= 0.0:
@@ -63,8 +68,9 @@ def metric(
     subject: MDP | Chain = loaded.mdp
     if settings.match is None:
         subject = loaded.mdp.under(load_policy(policy or "uniform", loaded.mdp))
-    check_fits(subject, settings)
-    saved = None if output is None else _checkpoint_of(output)
+    if on.cluster is None:
+        check_fits(subject, settings)
+    saved = None if output is None or on.cluster is not None else _checkpoint_of(output)
     start = MetricSolution.load(saved) if resume and saved is not None and saved.exists() else None
     if resume and start is None:
         raise BadInputError(f"{saved}: no checkpoint to resume from.")
@@ -81,10 +87,14 @@ def metric(
             on_progress=bar,
             checkpoint_every=checkpoint_every,
             on_checkpoint=keep if saved is not None else None,
+            **where,
         )
     before = start.sweeps if start is not None else 0
     asked_of = {"model": model, "policy": policy or "uniform", **given_options(options)}
-    return _report(solution, loaded, asked_of, policy, output, saved, before, json)
+    to_go_on = "" if saved is None else f"go on with the same command and --resume ({saved})"
+    if on.store is not None:
+        to_go_on = f"go on with the same command ({on.store})"
+    return _report(solution, loaded, asked_of, policy, output, (saved, to_go_on), before, json)
 
 
 def _checkpoint_of(output: Path) -> Path:
@@ -97,20 +107,19 @@ def _report(
     asked_of: Facts,
     policy: str | None,
     output: Path | None,
-    saved: Path | None,
+    kept: tuple[Path | None, str],
     before: int,
     json: bool,
 ) -> int:
     from ..status import Status
 
-    interrupted = solution.status is Status.INTERRUPTED
-    if output is not None and saved is not None:
-        if solution.converged:
-            solution.save(output, restart=False, **_extra(loaded, asked_of))
-            saved.unlink(missing_ok=True)
-        else:  # what can be gone on from is kept beside the answer so far
-            solution.save(saved, restart=True)
-            solution.save(output, restart=False, **_extra(loaded, asked_of))
+    interrupted, (saved, to_go_on) = solution.status is Status.INTERRUPTED, kept
+    if saved is not None and not solution.converged:  # what can be gone on from is kept beside the answer so far
+        solution.save(saved, restart=True)
+    if output is not None:
+        solution.save(output, restart=False, **_extra(loaded, asked_of))
+    if saved is not None and solution.converged:
+        saved.unlink(missing_ok=True)
     asked = solution.question
     d = solution.distance
     facts = {
@@ -151,8 +160,7 @@ def _report(
             rows["written"] = str(output)
         print_rows(rows)
     if interrupted:
-        how = f"go on with the same command and --resume ({saved})" if saved is not None else "nothing was written"
-        say(f"bisimetric: interrupted; {how}")
+        say(f"bisimetric: interrupted; {to_go_on or 'nothing was written'}")
     return 0 if solution.converged else 130 if interrupted else 1
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import csv
+import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
@@ -31,6 +34,8 @@ def query(  # noqa: PLR0913 (options of a command)
     nearest: int | None = None,
     pairs: int | None = None,
     seconds: float | None = None,
+    listed: Annotated[Path | None, Parameter(name="--list")] = None,
+    cluster: str | None = None,
     json: Json = False,
 ) -> int:
     """Find the distance of two states, without the distances of all pairs.
@@ -46,15 +51,25 @@ def query(  # noqa: PLR0913 (options of a command)
         nearest: find so many states that are nearest to s, instead.
         pairs: most pairs of states to open (default: no limit).
         seconds: most seconds (default: no limit).
+        listed: a file of pairs to ask for instead, one s,t a line; answers are lines s,t,lower,upper,status.
+        cluster: with --list: address of a Dask scheduler, such as tcp://host:8786, whose workers answer.
     """
     from ..queries import Budget, Query
     from ..status import Status
 
     if at_most is not None and nearest is not None:
         raise BadInputError("give --at-most or --nearest, not both.")
+    if listed is not None and (at_most is not None or nearest is not None):
+        raise BadInputError("give --list, --at-most or --nearest, one of them.")
+    if cluster is not None and listed is None:
+        raise BadInputError("--cluster is for many questions; give --list too.")
     limits = Budget(pairs=pairs, seconds=seconds)
+    wanted = None if listed is None else _pairs(listed)
     sides = [_side(spec, options, match) for spec in (model, other) if spec is not None]
     ask = Query(*sides, match=match)
+    if wanted is not None:
+        answers = ask.distances([(_state(a), _state(b)) for a, b in wanted], tol=tol, budget=limits, cluster=cluster)
+        return _say_answers(wanted, answers, json)
     first = _state(s)
     if nearest is not None:
         near = ask.nearest(first, nearest, tol=tol, budget=limits)
@@ -69,6 +84,38 @@ def query(  # noqa: PLR0913 (options of a command)
         return _say_answer(ask, answer, json, {"at_most": at_most, "holds": decided}, decided is not None)
     answer = ask.distance(first, second, tol=tol, budget=limits)
     return _say_answer(ask, answer, json, {"tol": tol}, answer.converged)
+
+
+def _pairs(listed: Path) -> list[tuple[str, str]]:
+    """The pairs of a file: two states a line, by number or by name; a first line "s,t" is a heading."""
+    found = []
+    with open(listed, encoding="utf-8", newline="") as stream:
+        for number, row in enumerate(csv.reader(stream), 1):
+            words = [word.strip() for word in row]
+            if not words or (number == 1 and words == ["s", "t"]):
+                continue
+            if len(words) != 2 or not all(words):
+                raise BadInputError(f"{listed}: line {number}: two states are wanted, as in 3,17.")
+            found.append((words[0], words[1]))
+    if not found:
+        raise BadInputError(f"{listed}: has no pairs of states.")
+    return found
+
+
+def _say_answers(pairs: list[tuple[str, str]], answers: list[Answer], json: bool) -> int:
+    if json:
+        rows = [
+            {"s": s, "t": t, "lower": a.lower, "upper": a.upper, "status": a.status.name, "opened": a.opened}
+            for (s, t), a in zip(pairs, answers, strict=True)
+        ]
+        print_json({"answers": rows})
+    else:
+        out = csv.writer(sys.stdout, lineterminator="\n")
+        out.writerow(["s", "t", "lower", "upper", "status"])
+        for (s, t), a in zip(pairs, answers, strict=True):
+            out.writerow([s, t, repr(a.lower), repr(a.upper), a.status.name])
+    interrupted = any(answer.status.name == "INTERRUPTED" for answer in answers)
+    return _status("INTERRUPTED" if interrupted else "", all(answer.converged for answer in answers))
 
 
 def _side(spec: str, options: ModelOptions, match: str | None) -> Chain | MDP:

@@ -111,6 +111,11 @@ class Crew:
         finally:
             flight.cancel()
 
+    def share(self, thing: object) -> Any:
+        """Give all workers a thing, once; pieces of work name it by what this returns."""
+        with self._watched():
+            return self.client.scatter(thing, broadcast=True, hash=False)
+
     def everywhere(self, work: Callable[..., object], *given: object) -> None:
         """Call a function on all workers, whoever is there; what goes wrong is of no consequence."""
         with suppress(Exception):

@@ -10,7 +10,8 @@ solver is cheaper; answers say so.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -24,12 +25,10 @@ from ..model import MDP, Chain, ModelError
 from ..model.parts import ModelParts
 from ..model.union import union
 from .answers import Answer, Budget, Nearest
+from .asking import Asking, answers, within
 from .landmarks import add_landmarks, landmarks_for
 from .nearest import find_nearest
-from .search import Goal, Search
 
-_FULL_SOLVER = 0.05  # share of all pairs above which the full solver is the better way
-_ROUNDING = 1e-15  # of the largest distance, as a share of it
 _NO_LIMIT = Budget()
 
 
@@ -80,7 +79,8 @@ class Query:
         self.reduced, self.of_state = small, reduction.of_state
         self.merging = 0.0 if reduction.of_state is None else reduction.error
         self._table = host().pair_table(comparison, _order_of_rows(small, question.match))
-        self._pairs_in_all = len(comparison.apart) * (len(comparison.apart) - 1) // 2
+        pairs = len(comparison.apart) * (len(comparison.apart) - 1) // 2
+        self._asking = Asking(self._table, largest, self.merging, pairs)
         add_landmarks(self._table, landmarks_for(comparison), largest)
 
     def distance(
@@ -100,7 +100,33 @@ class Query:
         """
         if not 0.0 < check_number("tol", tol) < np.inf:
             raise ValueError(f"tol must be positive and finite; got {tol}.")
-        return self._ask(self._left(s), self._right(t), lambda low, high: high - low <= tol, budget)
+        return self._asking.ask(self._left(s), self._right(t), within(tol), budget)
+
+    def distances(
+        self,
+        pairs: Iterable[tuple[int | str | None, int | str | None]],
+        *,
+        tol: float = 1e-3,
+        budget: Budget = _NO_LIMIT,
+        cluster: Any = None,
+    ) -> list[Answer]:
+        """Bounds on the distances of many pairs, by all threads or by the workers of a cluster.
+
+        Each 16 pairs share a table of their own, so answers do not depend on what was asked before, on threads, or on
+        the cluster. Ctrl-C leaves the pairs that were not reached with the bounds that are known at once.
+
+        Args:
+            pairs: (s, t), as for `distance`. tol: how far the bounds may be apart. budget: of each pair.
+            cluster: a Client of Dask, or the address of a scheduler. The model goes to each worker once.
+
+        Returns:
+            One `Answer` for each pair, in their order.
+        """
+        if not 0.0 < check_number("tol", tol) < np.inf:
+            raise ValueError(f"tol must be positive and finite; got {tol}.")
+        check_type("budget", budget, Budget)
+        merged = [(self._left(s), self._right(t)) for s, t in pairs]
+        return answers(self._asking, merged, tol, budget, cluster)
 
     def at_most(
         self,
@@ -120,7 +146,7 @@ class Query:
         def decided(low: float, high: float) -> bool:
             return low > threshold or high <= threshold
 
-        answer = self._ask(self._left(s), self._right(t), decided, budget)
+        answer = self._asking.ask(self._left(s), self._right(t), decided, budget)
         if answer.upper <= threshold:
             return True
         return False if answer.lower > threshold else None
@@ -146,10 +172,10 @@ class Query:
         if not 1 <= check_whole("k", k) <= len(states):
             raise ValueError(f"k must be between 1 and the number of candidates, {len(states)}; got {k}.")
         merged = first + states if self.of_state is None else self.of_state[first + states]
-        lower, upper = self._outward(*self._table.first_bounds(root, merged))
+        lower, upper = self._asking.outward(*self._table.first_bounds(root, merged))
 
-        def ask(state: int, within: float, left: Budget) -> Answer:
-            return self._ask(root, self._merged(first + state), lambda low, high: high - low <= within, left)
+        def ask(state: int, near: float, left: Budget) -> Answer:
+            return self._asking.ask(root, self._merged(first + state), within(near), left)
 
         return find_nearest(states, lower, upper, k, tol, budget, ask)
 
@@ -159,7 +185,7 @@ class Query:
         def decided(low: float, high: float) -> bool:
             return low > threshold or high <= threshold
 
-        return self._ask(s, t, decided, budget).lower <= threshold
+        return self._asking.ask(s, t, decided, budget).lower <= threshold
 
     @property
     def coordinates(self) -> Floats:
@@ -200,39 +226,6 @@ class Query:
 
     def _merged(self, state: int) -> int:
         return state if self.of_state is None else int(self.of_state[state])
-
-    def _ask(self, s: int, t: int, goal: Goal, budget: Budget) -> Answer:
-        check_type("budget", budget, Budget)
-        table = self._table
-        pair, opened, updates = table.enter(s, t), table.opened, table.updates
-        search = Search(table, pair, lambda low, high: goal(*map(float, self._outward(low, high))), budget)
-        status = search.run()
-        lower, upper = self._outward(*table.bounds(pair))
-        return Answer(
-            float(lower),
-            float(upper),
-            status,
-            table.opened - opened,
-            table.updates - updates,
-            search.seconds,
-            table.pairs,
-            self._advice(table.opened - opened),
-        )
-
-    def _outward(self, lower: float | Floats, upper: float | Floats) -> tuple[Floats, Floats]:
-        """Bounds with what merging may add, and the rounding of the largest distance, which some of the table's are."""
-        largest, high = self.largest, np.asarray(upper) + self.merging
-        low = np.clip(np.asarray(lower) - self.merging, 0.0, largest * (1.0 - _ROUNDING))
-        return low, np.where(high >= largest, largest * (1.0 + _ROUNDING), high)
-
-    def _advice(self, opened: int) -> tuple[str, ...]:
-        if opened <= _FULL_SOLVER * self._pairs_in_all or opened < 1000:
-            return ()
-        share = opened / self._pairs_in_all
-        return (
-            f"{opened} pairs were opened for this, {share:.0%} of all: solve_metric gives all distances of such a "
-            "model sooner, where they fit into memory",
-        )
 
 
 def state_number(name: str, state: int | str | None, model: Chain | MDP | ModelParts) -> int:

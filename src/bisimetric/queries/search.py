@@ -41,8 +41,9 @@ _CHUNK, _ARCS = 20_000, 1 << 21  # updates between two looks at the clock, and p
 class Search:
     """One question about a pair of the table."""
 
-    def __init__(self, table: PairTable, root: int, goal: Goal, budget: Budget) -> None:
-        self.table, self.root, self.goal, self.budget = table, root, goal, budget
+    def __init__(self, table: PairTable, root: int, goal: Goal, budget: Budget, halt: Array | None = None) -> None:
+        """halt[0] ends it, as Ctrl-C does in the thread that hears it."""
+        self.table, self.root, self.goal, self.budget, self._halt = table, root, goal, budget, halt
         self._began = time.perf_counter()
         self._opened = table.opened
         self._found: Array = np.empty((3, 0), np.int32)
@@ -72,7 +73,7 @@ class Search:
             if self._done():
                 return Status.CONVERGED
             if self._spent():
-                return Status.BUDGET
+                return Status.INTERRUPTED if self._halted else Status.BUDGET
             self.table.break_ties(ties)
             opened, moved, gap = self.table.opened, self.table.moved, self.gap
             if not self._round(least):
@@ -112,10 +113,15 @@ class Search:
     def _done(self) -> bool:
         return self.goal(*self.table.bounds(self.root))
 
+    @property
+    def _halted(self) -> bool:
+        return self._halt is not None and bool(self._halt[0])
+
     def _spent(self) -> bool:
         b, table = self.budget, self.table
         return (
-            (b.pairs is not None and table.opened - self._opened >= b.pairs)
+            self._halted
+            or (b.pairs is not None and table.opened - self._opened >= b.pairs)
             or (b.seconds is not None and self.seconds >= b.seconds)
             or (b.memory is not None and table.nbytes > b.memory)
         )

@@ -5,6 +5,7 @@ See `kernels/local_pairs.py` for what a pair is and why its bounds are true.
 
 from __future__ import annotations
 
+from copy import copy
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -108,6 +109,15 @@ class PairTable:
         tree = np.uint8 if 2 * widest <= 256 else np.uint16 if 2 * widest <= 65536 else np.uint32
         self.table = _empty_table(1 << 12, tree)
         self._reserve_fixed()
+
+    def emptied(self) -> PairTable:
+        """A table of the same model, with the same landmarks, in which there are no pairs yet."""
+        other = copy(self)
+        other.model = self.model._replace(ties=0.0)
+        other.work = LocalWork(*(np.empty_like(room) for room in self.work))
+        other.table = _empty_table(1 << 12, self.table.trees.dtype.type)
+        other._reserve_fixed()
+        return other
 
     def _reserve_fixed(self) -> None:
         """Enter the two pairs that stand for many: a state with itself, and states that are apart."""
