@@ -42,7 +42,6 @@ class ClusterBackend:
     def __init__(self, crew: Crew, store: Store, dtype: str, asked: Mapping[str, Any]) -> None:
         self.crew, self.store, self._asked = crew, store, asked
         self.state: dict[str, Any] | None = None  # to go on from
-        self.temporary = False  # whether the store ends with the work
         self._host: Backend = backend("cpu", dtype)
         self.dtype, self.eps = self._host.dtype, self._host.eps
         self.run, self.grid = uuid.uuid4().hex, Grid((0,), (0,), False)
@@ -197,13 +196,20 @@ class ClusterBackend:
 
     def keep(self, state: Mapping[str, Any], sweeper: ClusterSweeper, version: Version) -> None:
         """Make this the state to go on from, should all be lost but the store."""
-        if self.temporary:
+        if self.store.passing:
             return
+        kept = {"d": {version.number}, "m": {sweeper.memory}, "n": {sweeper.notes}}
+        self.store.settle(self._files(kept))
         self.store.keep(
             {"version": version, "memory": sweeper.memory, "notes": sweeper.notes, "next": self._next, **state}
         )
-        self.kept = {"d": {version.number}, "m": {sweeper.memory}, "n": {sweeper.notes}}
+        self.kept = kept
         self.tidy({})
+
+    def _files(self, versions: Mapping[str, set[int]]) -> list[Path]:
+        """All files of some versions, by kind; none of negative ones."""
+        there = [(kind, k) for kind, numbers in versions.items() for k in numbers if k >= 0]
+        return [self.store.place(kind, k, tile) for kind, k in there for tile in self.grid.tiles]
 
     def restore(self, sweeper: ClusterSweeper, d: ClusterDistances) -> None:
         """Go on from the kept state."""
@@ -211,8 +217,7 @@ class ClusterBackend:
         number, shifts, largest = self.state["version"]
         sweeper.memory, sweeper.notes, self._next = (self.state[name] for name in ("memory", "notes", "next"))
         self.kept = {"d": {number}, "m": {sweeper.memory}, "n": {sweeper.notes}}
-        there = [(kind, k) for kind, versions in self.kept.items() for k in versions if k >= 0]
-        self.store.check(self.store.place(kind, k, tile) for kind, k in there for tile in self.grid.tiles)
+        self.store.check(self._files(self.kept))
         d.become(Version(number, tuple(shifts), largest))
 
 
@@ -243,7 +248,6 @@ def cluster_engine(
         with crew_of(cluster) as crew:
             crew.check(own)
             engine = ClusterBackend(crew, own, dtype, asked)
-            engine.temporary = store is None
             try:
                 yield engine
             finally:

@@ -8,8 +8,12 @@
     state.json               the last whole version, and what else the next sweep depends on
 
 Files are written beside their places and moved there, so what is there is whole; who writes a file twice writes the
-same bytes. Nobody waits until they are on the disk: they outlive processes, and whether they outlived a power cut is
-checked before they are used.
+same bytes. Before state.json names a version, it is on the disk.
+
+A store that ends with the work is written over: files of versions that are retired are kept as spares, and the next
+version is written into them, for a tenth of what new files cost. A retired version leaves its place before that, and a
+task whose sources have left their places keeps to itself what it made of them (`tasks`). So a worker that was given up
+for lost, and goes on all the same, does no harm.
 """
 
 from __future__ import annotations
@@ -36,18 +40,20 @@ from .tiles import Grid
 
 STATE, QUESTION = "state.json", "question.json"
 _KINDS = "dmn"
+_SPARES, _MOST_SPARES = "spares", 2  # a folder, and how many it has for each tile and kind
 
 
 class Store:
     """The files of one metric in tiles."""
 
-    def __init__(self, folder: Path | str) -> None:
-        self.folder = Path(folder)
+    def __init__(self, folder: Path | str, *, passing: bool = False) -> None:
+        """`passing`: it is on this machine, and ends with the work."""
+        self.folder, self.passing = Path(folder), passing
 
     @classmethod
     def temporary(cls) -> Store:
         """One that is thrown away after use, on this machine."""
-        return cls(tempfile.mkdtemp(prefix="bisimetric-store-"))
+        return cls(tempfile.mkdtemp(prefix="bisimetric-store-"), passing=True)
 
     def place(self, kind: str, number: int, tile: tuple[int, int]) -> Path:
         """Where the array of a tile is: kind "d" for distances, "m" for memory, "n" for notes."""
@@ -62,17 +68,42 @@ class Store:
         path.parent.mkdir(parents=True, exist_ok=True)
         part = path.with_name(f".{path.name}.{os.getpid()}-{uuid.uuid4().hex}")
         try:
-            with open(part, "wb") as stream:
+            with open(part, "r+b" if self._take_spare(path, part) else "wb") as stream:
                 size = 0
                 for array in arrays:
                     npy.write_array(stream, array, allow_pickle=False)
                     size += array.nbytes
+                stream.truncate()
             os.replace(part, path)
         except OSError as error:
             with suppress(OSError):
                 part.unlink(missing_ok=True)
             raise self._failed(error) from None
         return size
+
+    def _take_spare(self, path: Path, part: Path) -> bool:
+        """Put a spare file of the same tile where a part is to be written; False where there is none."""
+        if self.passing:
+            for spare in self.folder.glob(f"{_SPARES}/{_spare_name(path)}.*"):
+                with suppress(FileNotFoundError):  # another one was quicker
+                    os.rename(spare, part)
+                    return True
+        return False
+
+    def holds(self, kind: str, number: int) -> bool:
+        """Whether a version is there, and not retired; there is nothing to be held of negative ones."""
+        return number < 0 or (self.folder / f"{kind}{number:05d}").is_dir()
+
+    def settle(self, files: Iterable[Path]) -> None:
+        """Wait until files are on the disk, with their names."""
+        listed = list(files)
+        for path in (*listed, *{path.parent for path in listed}):
+            with suppress(FileNotFoundError):
+                handle = os.open(path, os.O_RDONLY)
+                try:
+                    os.fsync(handle)
+                finally:
+                    os.close(handle)
 
     def read(self, path: Path) -> list[Array]:
         """All arrays of a file."""
@@ -173,7 +204,22 @@ class Store:
         for folder in self.folder.iterdir():
             kind, number = folder.name[:1], folder.name[1:]
             if kind in _KINDS and number.isdigit() and int(number) not in wanted.get(kind, set()):
-                shutil.rmtree(folder, ignore_errors=True)
+                self._retire(folder)
+
+    def _retire(self, folder: Path) -> None:
+        """Remove a version; its files are spares for others where the store ends with the work."""
+        if not self.passing:
+            shutil.rmtree(folder, ignore_errors=True)
+            return
+        spares = self.folder / _SPARES
+        spares.mkdir(exist_ok=True)
+        gone = self.folder / f".retired-{uuid.uuid4().hex}"
+        os.rename(folder, gone)
+        for path in gone.iterdir():
+            known = _spare_name(folder / path.name)
+            if not path.name.startswith(".") and len(list(spares.glob(f"{known}.*"))) < _MOST_SPARES:
+                os.rename(path, spares / f"{known}.{uuid.uuid4().hex}")
+        shutil.rmtree(gone, ignore_errors=True)
 
     def remove(self) -> None:
         """Remove the folder with all in it."""
@@ -186,6 +232,11 @@ class Store:
                 "same store to go on from there."
             )
         return ClusterError(f"the store {self.folder} cannot be used: {error.strerror or error}.")
+
+
+def _spare_name(path: Path) -> str:
+    """What files of the same tile, and about the same size, have in common."""
+    return f"{path.parent.name[:1]}-{path.name}"
 
 
 def _difference(found: Mapping[str, Any], question: Mapping[str, Any]) -> str:

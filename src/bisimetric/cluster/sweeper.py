@@ -48,8 +48,17 @@ class ClusterSweeper(Sweeper):
         self._paths: Paths | None = None
         self._before = Version()  # what the last sweep was of
         self._holders: dict[tuple[int, int], str] = {}  # workers that may still hold what is remembered of a tile
-        folder, frame = str(backend.store.folder), Frame.of(comparison)
-        self.work = Work(folder, backend.run, backend.grid, frame, transport, backend.dtype.name, remember)
+        store, frame = backend.store, Frame.of(comparison)
+        self.work = Work(
+            str(store.folder),
+            store.passing,
+            backend.run,
+            backend.grid,
+            frame,
+            transport,
+            backend.dtype.name,
+            remember,
+        )
 
     def sweep(self, d: ClusterDistances, accuracy: float = np.inf) -> Sweep:
         reports = self._stage("full", d, accuracy)

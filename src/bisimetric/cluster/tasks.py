@@ -21,6 +21,7 @@ from ..backends.threads import alone
 from ..model.parts import ModelParts
 from ..transport import Transport
 from .costs import How, TileCosts, costs_of
+from .errors import ClusterError
 from .outline import Numbering, numbered_block, read_range
 from .store import Store
 from .tiles import Block, Frame, Grid, fill_ground, ground_like, local_comparison, shift
@@ -33,10 +34,12 @@ if TYPE_CHECKING:
 class Work(NamedTuple):
     """What all tasks of a metric share.
 
-    Attributes: folder (of the store), run (a name that no other work has), grid, frame, transport, dtype, remember.
+    Attributes: folder (of the store), passing (whether it ends with the work), run (a name that no other work has),
+    grid, frame, transport, dtype, remember.
     """
 
     folder: str
+    passing: bool
     run: str
     grid: Grid
     frame: Frame
@@ -133,7 +136,7 @@ def read_block(store: Store, side: str, number: int) -> Block:
 
 def sweep_tile(work: Work, task: Task) -> Report:
     """Sweep a tile from one version to the next."""
-    began, store = time.thread_time(), Store(work.folder)
+    began, store = time.thread_time(), Store(work.folder, passing=work.passing)
     held = _take(work, task, store)
     with held.lock, alone():
         try:
@@ -165,6 +168,8 @@ def _swept(work: Work, task: Task, store: Store, held: _Held) -> Report:
     sweeper = held.sweeper
     read = held.bring(store, task) + _distances(work, task, store, held)
     report = sweeper.apply(task.kind, held.ground, task.accuracy)
+    if not all(store.holds(*version) for version in (("d", task.source.number), ("m", task.memory), ("n", task.notes))):
+        raise ClusterError("this sweep is over: another worker did it, and what it was made of was written over.")
     written = store.write(store.place("d", task.target, task.tile), [sweeper.target])
     if task.kind == "full" and work.remember:
         held.memory = task.target
