@@ -28,7 +28,7 @@ from ..aggregation import Partition, label_table
 from ..certificates import Certificate
 from ..checks import InputError, check_number, check_type, check_whole
 from ..kinds import Floats, Ints
-from ..metric import Progress
+from ..metric.driver import Progress
 from ..metric.settings import Match
 from ..model import MDP, Chain
 from ..queries import Budget, Query

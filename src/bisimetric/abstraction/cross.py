@@ -25,9 +25,10 @@ from numpy.typing import ArrayLike
 from ..certificates import Certificate
 from ..checks import check_type, check_whole, merged
 from ..kinds import Array, Floats, Ints
-from ..metric import CrossMetric, MetricSettings, Progress, compare
+from ..metric.compare import CrossMetric, compare
+from ..metric.driver import Progress
 from ..metric.operator import comparison_groups, largest_distance
-from ..metric.settings import MetricChanges
+from ..metric.settings import MetricChanges, MetricSettings
 from ..model import MDP, Chain, ModelError
 from ..queries import Nearest
 from ..queries.query import state_number

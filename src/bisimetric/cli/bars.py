@@ -8,7 +8,7 @@ from ..bars import Bar
 from . import interrupts
 
 if TYPE_CHECKING:
-    from ..metric import Progress
+    from ..metric.driver import Progress
 
 
 class SweepBar(Bar):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from ..metric import MetricSettings
+from ..metric.settings import MetricSettings
 from .bars import SweepBar
 from .inputs import Json, check_output, load_policy
 from .models import NO_OPTIONS, Loaded, Model, ModelOptions, given_options, load
@@ -16,7 +16,7 @@ from .words import BadInputError, print_json, print_rows, say
 
 if TYPE_CHECKING:
     from ..kinds import Array, Facts
-    from ..metric import MetricSolution
+    from ..metric.solution import MetricSolution
     from ..model import MDP, Chain
 
 _NOTHING = MetricOptions()
@@ -47,8 +47,9 @@ def metric(
         resume: go on from the checkpoint of --output.
         checkpoint_every: seconds between checkpoints.
     """
-    from ..metric import MetricSolution, solve_metric
     from ..metric.plan import check_fits
+    from ..metric.solution import MetricSolution
+    from ..metric.solve import solve_metric
 
     settings: MetricSettings = settings_from(MetricSettings, what)
     if policy is not None and settings.match is not None:

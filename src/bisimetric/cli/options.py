@@ -12,8 +12,8 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, get_args
 
 from cyclopts import Parameter
 
-from ..metric import MetricSettings
-from ..policy import PolicySettings
+from ..metric.settings import MetricSettings
+from ..policy.settings import PolicySettings
 from .inputs import aggregation_rule, parse_band, parse_step_size, parse_transport
 
 Settings = TypeVar("Settings", PolicySettings, MetricSettings)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from ..policy import PolicySettings
+from ..policy.settings import PolicySettings
 from . import interrupts
 from .data import NO_DATA, DataOptions, is_data, load_data, refuse_data_options
 from .inputs import Json, load_policy
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from rich.live import Live
 
     from ..kinds import Facts, Floats
-    from ..policy import PolicyRun, Step
+    from ..policy.run import PolicyRun, Step
 
 _DEFAULT_MODEL = "problem:chain"
 _NOTHING = PolicyOptions()

@@ -17,7 +17,7 @@ from .words import BadInputError, readable_bytes, say
 
 if TYPE_CHECKING:
     from ..kinds import Array, Facts
-    from ..metric import MetricSolution
+    from ..metric.solution import MetricSolution
     from ..model import MDP, Chain
     from ..pages.subjects import Subject
 
@@ -77,7 +77,7 @@ def _board(text: str | None) -> tuple[int, int] | None:
 def _of_metric(path: Path, model: str | None, options: ModelOptions, policy: str | None) -> tuple[Subject, str]:
     from ..archives import read_arrays
     from ..damage import reading
-    from ..metric import MetricSolution
+    from ..metric.solution import MetricSolution
     from ..pages import subjects
 
     solution = MetricSolution.load(path)
@@ -155,10 +155,10 @@ def _of_classes(path: Path, model: str | None, options: ModelOptions) -> tuple[S
 
 def _of_folder(folder: Path) -> tuple[Subject, str]:
     from ..pages import subjects
-    from ..policy import PolicySettings
     from ..policy import folder as runs
     from ..policy.checkpoint import restore
     from ..policy.record import likely_actions
+    from ..policy.settings import PolicySettings
     from ..policy.solve import reduced
     from .options import settings_from
 

@@ -30,8 +30,8 @@ from ..backends.select import backend
 from ..certificates import Certificate, value_error_with_models
 from ..checks import check_number
 from ..kinds import Floats
-from ..metric import solve_metric
 from ..metric.settings import Match
+from ..metric.solve import solve_metric
 from ..model import MDP, Chain, Distributions
 from ..model.chain import check_discount
 from ..transport import Exact

@@ -8,7 +8,6 @@ B from feasible plans. Also d~ ≥ c_R |V(s) − V(t)| for the values under disc
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import json
 import os
 from collections.abc import Mapping
@@ -380,6 +379,8 @@ class Restart:
 
 def fingerprint(sweeper: Sweeper) -> str:
     """A hash of all that what a solver remembers depends on."""
+    import hashlib
+
     comparison, engine = sweeper.comparison, sweeper.backend
     digest = hashlib.sha256(repr((sweeper.transport, engine.dtype.name, engine.device)).encode())
     rows = comparison.rows
