@@ -29,6 +29,7 @@ GROUND = {
     "status",
 }  # files, checks, types: for everybody
 ENGINES = {
+    "backends.comparison",
     "backends.protocol",
     "backends.select",
     "backends.errors",

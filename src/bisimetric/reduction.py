@@ -10,14 +10,12 @@ from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .aggregation import Partition
+from .kinds import Array, Floats, Ints
 from .lumping import Lumping, lump
 from .model import MDP, Chain
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 Model = TypeVar("Model", bound=Chain | MDP)
 
 LUMP_TOL = 1e-12  # masses that differ by less are taken as equal when states are merged
@@ -35,7 +33,7 @@ class Reduction(Generic[Model]):
         self.full: Model = full
         self.model: Model = full if model is None else model
         self.error = error
-        self.sizes: NDArray[np.int64] | None = None
+        self.sizes: Ints | None = None
         self.true_classes = full.classes
 
     @property
@@ -53,11 +51,11 @@ class Reduction(Generic[Model]):
 
     __hash__ = None  # type: ignore[assignment]
 
-    def expand(self, d: NDArray[Any]) -> NDArray[Any]:
+    def expand(self, d: Array) -> Array:
         """Numbers of pairs of the smaller model's states as numbers of pairs of the full one's."""
         return d
 
-    def restrict(self, d: NDArray[Any]) -> NDArray[Any]:
+    def restrict(self, d: Array) -> Array:
         """The other way: those of the states that stand for others."""
         return d
 
@@ -90,10 +88,10 @@ class Lumped(Reduction[Model]):
     def of_state(self) -> Ints | None:
         return self.lumping.class_of
 
-    def expand(self, d: NDArray[Any]) -> NDArray[Any]:
+    def expand(self, d: Array) -> Array:
         return d[np.ix_(self.lumping.class_of, self.lumping.class_of)]
 
-    def restrict(self, d: NDArray[Any]) -> NDArray[Any]:
+    def restrict(self, d: Array) -> Array:
         return d[np.ix_(self.lumping.medoids, self.lumping.medoids)]
 
     def lift(self, values: Floats) -> Floats:

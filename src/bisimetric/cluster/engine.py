@@ -12,8 +12,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ..backends.protocol import Array, Backend, Comparison, Distances, Floats, Ints, PairSolver, matrix_like
+from ..backends.comparison import Comparison, matrix_like
+from ..backends.protocol import Backend, Distances, PairSolver
 from ..backends.select import backend
+from ..kinds import Array, Floats, Ints
 from ..model import Chain, Distributions
 from ..transport import Sinkhorn, Transport
 from .costs import Whole, fitting

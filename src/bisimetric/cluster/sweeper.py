@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..backends.protocol import Comparison, Floats, Pending, Sweep, Sweeper
+from ..backends.comparison import Comparison
+from ..backends.protocol import Pending, Sweep, Sweeper
+from ..kinds import Floats
 from ..transport import Transport
 from .distances import ClusterDistances
 from .paths import Paths

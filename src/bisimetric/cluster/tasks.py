@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ..backends.protocol import Array
 from ..backends.select import tile_sweeper
 from ..backends.threads import alone
+from ..kinds import Array
 from ..transport import Transport
 from .store import Store
 from .tiles import Block, Frame, Grid, fill_ground, ground_like, local_comparison, shift

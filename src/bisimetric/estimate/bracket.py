@@ -25,7 +25,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ..backends.protocol import Comparison, Sweeper
+from ..backends.comparison import Comparison
+from ..backends.protocol import Sweeper
 from ..backends.select import backend
 from ..certificates import Certificate, value_error_with_models
 from ..checks import check_number

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..backends.protocol import Backend, Comparison, Sweeper, corner_of
+from ..backends.comparison import Comparison, corner_of
+from ..backends.protocol import Backend, Sweeper
 from ..backends.select import host
 from ..certificates import Certificate, CertificateError
 from ..checks import check_type, merged

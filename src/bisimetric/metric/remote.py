@@ -10,8 +10,8 @@ from typing import Any
 
 from ..backends.protocol import Backend, Sweeper
 from ..backends.select import backend, distances_of
-from .acceleration import Acceleration, Pace
 from .driver import Aim, FixedPoint, Progress, Watch
+from .pace import Pace
 from .settings import Question
 
 
@@ -46,7 +46,7 @@ def watch(engine: Backend, on_progress: Callable[[Progress], None] | None) -> Wa
             "sweeps": work.sweeps,
             "iterations": work.iterations,
             "error": work.error,
-            "pace": asdict(work.acceleration.pace),
+            "pace": asdict(work.pace),
         }
         engine.keep(state, work.sweeper, work.d.version())  # type: ignore[attr-defined]
 
@@ -70,5 +70,5 @@ def bring_home(work: FixedPoint, question: Question) -> None:
     comparison = work.sweeper.comparison
     home: Sweeper = backend("cpu", question.dtype).sweeper(comparison, question.transport, False)
     work.d, work.sweeper = distances_of(work.d.to_host()), home
-    work.acceleration = Acceleration(home, work.acceleration.pace)
+    work.acceleration = None
     work.d.freeze()

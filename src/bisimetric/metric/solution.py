@@ -30,9 +30,9 @@ from ..reduction import Reduction
 from ..showing import state_number, table_html
 from ..status import Status
 from ..values import value_ranges
-from .acceleration import Pace
 from .explanation import Explanation
 from .operator import sweeper_of
+from .pace import Pace
 from .plan import check_room
 from .settings import Question
 from .undiscounted import Enclosure

@@ -21,9 +21,9 @@ from ..reduction import LUMP_TOL, Reduction, lumped
 from ..status import Status
 from ..transport import Exact, Transport
 from . import remote
-from .acceleration import Pace
 from .driver import Aim, FixedPoint, Progress, Watch
 from .operator import comparison_groups, largest_distance, sweeper_of
+from .pace import Pace
 from .plan import two_fit
 from .settings import MetricChanges, MetricSettings, Question
 from .solution import MetricSolution, Restart, fingerprint
@@ -92,7 +92,7 @@ def solve_metric(  # noqa: PLR0913 (settings of a solve, by their names)
         work = FixedPoint(sweeper, d, aim, fresh=start is None, accelerate=chosen.accelerate, pace=replace(pace))
 
         def solution(work: FixedPoint, status: Status) -> MetricSolution:
-            restart = Restart(work.d, question, reduction, sweeper, pace=replace(work.acceleration.pace))
+            restart = Restart(work.d, question, reduction, sweeper, pace=replace(work.pace))
             return _solution(work, status, notes, question, restart)
 
         def keep(work: FixedPoint) -> None:
@@ -142,7 +142,7 @@ def _on_cluster(
         work = remote.fixed_point(sweeper, aim, accelerate=chosen.accelerate, engine=engine)
         status = work.run(chosen.max_sweeps, remote.watch(engine, where.on_progress))
         remote.bring_home(work, question)
-    restart = Restart(work.d, question, reduction, work.sweeper, pace=replace(work.acceleration.pace))
+    restart = Restart(work.d, question, reduction, work.sweeper, pace=replace(work.pace))
     return _solution(work, status, notes, question, restart)
 
 

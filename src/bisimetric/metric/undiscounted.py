@@ -56,9 +56,10 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ..backends.protocol import Array, Distances, Floats, Sweep, Sweeper
+from ..backends.protocol import Distances, Sweep, Sweeper
 from ..backends.select import distances_of, host
 from ..backends.threads import single_thread
+from ..kinds import Array, Floats
 from ..model import Chain
 from ..reduction import LUMP_TOL, Lumped, Reduction
 from ..status import Status

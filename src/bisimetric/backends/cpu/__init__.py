@@ -9,9 +9,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from ...kinds import Array, Floats, Ints
 from ...model import MDP, Chain, Distributions
 from ...transport import Exact, Independent, KLBall, Sinkhorn, Transport
-from ..protocol import Array, Comparison, Distances, Floats, Ints, known
+from ..comparison import Comparison
+from ..protocol import Distances, known
 from . import kernels
 from .ball import BallSolver
 from .distances import HostDistances

@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 
+from ...kinds import Array, Ints
 from ...model import Distributions
 from ...transport import Exact, KLBall, budget
-from ..protocol import Array, Ints, PairSolver
+from ..protocol import PairSolver
 from . import kernels
 from .exact import ExactSolver
 from .kernels.arguments import Ball, Layout, Potentials
 from .memory import PairMemory, entries_of
-from .scene import Scene
-from .solver import CpuSolver
+from .solver import CpuSolver, Scene
 
 
 class BallSolver(CpuSolver):

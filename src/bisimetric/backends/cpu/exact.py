@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from ...kinds import Array, Ints
 from ...model import Distributions
 from ...transport import Transport
-from ..protocol import Array, Ints, PairSolver
+from ..protocol import PairSolver
 from . import kernels
 from .kernels.arguments import Layout
 from .memory import PairMemory, entries_of
-from .scene import Scene
-from .solver import CpuSolver
+from .solver import CpuSolver, Scene
 
 _NOWHERE: Array = np.empty((0, 0))
 _EVERY: Array = np.empty((0, 0), np.bool_)

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from ...kinds import Array, Ints
 from ...model import Distributions
 from ...transport import Transport, budget
-from ..protocol import Array, Ints, matrix_like
+from ..comparison import matrix_like
 from . import kernels
-from .scene import Scene
-from .solver import CpuSolver, PairTally
+from .solver import CpuSolver, PairTally, Scene
 
 
 class IndependentSolver(CpuSolver):
@@ -30,7 +30,7 @@ class IndependentSolver(CpuSolver):
 
     def _matrix(self) -> Array | None:
         """The rows as a matrix [N, S] where products beat gathered supports."""
-        return kernels.dense_rows(self._csr, self.rows.n_states, self.dtype) if matrix_like(self.rows) else None
+        return kernels.dense_rows(self.csr, self.rows.n_states, self.dtype) if matrix_like(self.rows) else None
 
     @classmethod
     def can_halve(cls, rows: Distributions) -> bool:

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..protocol import Array, Comparison, Floats, Ints
+from ...kinds import Array, Floats, Ints
+from ..comparison import Comparison
 from .kernels import local_pairs as kernels
 from .kernels.local_pairs import KIDS, MOVED, OPENED, PAIRS, UPDATES
 

@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from ...kinds import Array, Ints
 from ...model import Distributions
-from ..protocol import Array, Ints, corner_of, same_supports
+from ..comparison import corner_of
 from . import kernels
 from .kernels.arguments import Layout, Memory, Stored
 
@@ -52,7 +53,7 @@ class PairMemory:
         """Copy what was remembered of the pairs whose successors did not change."""
         if self.layout != old.layout or len(self.of) != len(old.of) or not (self.remember and old.remember):
             return
-        same = same_supports(self.rows, old.rows)
+        same = self.rows.same_supports(old.rows)
         for members, before, mine, theirs in zip(self.groups, old.groups, self.of, old.of, strict=True):
             if mine.entries.dtype != theirs.entries.dtype or not np.array_equal(members, before):
                 continue

@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ...kinds import Array, Floats, Ints
 from ...model import Distributions
-from ..protocol import Array, Floats, Ints, Sweeper
+from ..protocol import Sweeper
 from ..threads import run_all
 from . import kernels
 from .exact import ExactSolver

@@ -7,9 +7,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from ...kinds import Array, Ints
 from ...model import Distributions
 from ...transport import Exact, KLBall, budget
-from ..protocol import Array, Ints, PairSolver
+from ..protocol import PairSolver
 from . import kernels
 from .exact import ExactSolver
 from .kernels import Ball, PairBlock, Potentials

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from ...kinds import Array, Floats, Ints
 from ..cpu.distances import HostDistances
-from ..protocol import Array, Floats, Ints
 from . import kernels
 
 _FEW_STATES = 400  # up to which a copy of the distances and their classes take the host less time than launches

@@ -6,8 +6,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from ...kinds import Array
 from ...transport import budget
-from ..protocol import Array
 from . import kernels
 from .kernels import PairBlock
 from .solver import CudaSolver

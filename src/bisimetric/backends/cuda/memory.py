@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from ...kinds import Array, Ints
 from ...model import Distributions
+from ..comparison import corner_of
 from ..errors import DeviceError
-from ..protocol import Array, Ints, corner_of, same_supports
 from . import kernels
 
 KEPT_SHARE = 0.8  # of the memory beyond the arrays of all pairs of states, for what is remembered
@@ -104,7 +105,7 @@ class PairMemory:
         """Copy what was remembered of the pairs whose successors did not change."""
         if old.first != self.first or len(self.groups) != len(old.groups):
             return
-        same = same_supports(self.rows, old.rows)
+        same = self.rows.same_supports(old.rows)
         for members, before, mine, theirs in zip(self.groups, old.groups, self.of, old.of, strict=True):
             both = min(len(mine), len(theirs))  # memory may have been shorter for one of them
             if not both or (mine.shape[1], mine.dtype) != (theirs.shape[1], theirs.dtype):

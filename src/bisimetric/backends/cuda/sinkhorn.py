@@ -6,9 +6,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from ...kinds import Array, Ints
 from ...model import Distributions
 from ...transport import Sinkhorn, budget
-from ..protocol import Array, Ints, matrix_like
+from ..comparison import matrix_like
 from . import kernels
 from .kernels import Limits, PairBlock, Potentials, Products, Scalings
 from .solver import CudaSolver, dense_matrix

@@ -8,10 +8,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from ...kinds import Array, Ints
 from ...model import Distributions
 from ...transport import Transport, budget
 from .. import protocol
-from ..protocol import Array, Ints, PairSolver, corner_of
+from ..comparison import corner_of
+from ..protocol import PairSolver
 from . import kernels
 from .kernels import Ground, PairBlock, Tally
 from .memory import KEPT_SHARE, PairMemory, needs_in_words, spare_bytes

@@ -11,8 +11,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from ...kinds import Array, Floats
+from ...model import Chain
 from ...transport import Transport
-from ..protocol import Array, Comparison, Floats, Sweep, Sweeper, Swept, Unit, mean_difference, unit_of_work
+from ..comparison import Comparison, Unit, unit_of_work
+from ..protocol import Sweep, Sweeper, Swept, mean_difference
 from . import kernels
 from .distances import DeviceDistances
 from .kernels import Choices, Members, PairBlock, Reading, Weights
@@ -58,9 +61,9 @@ class CudaSweeper(Sweeper):
         self._started: Any = None
         self.expected = 2 * _SWEEPS_AT_ONCE  # sweeps that were needed the last time
 
-    def follow(self, comparison: Comparison) -> None:
-        super().follow(comparison)
-        kernels.put(self._rewards, comparison.rewards)
+    def follow(self, chain: Chain) -> None:
+        super().follow(chain)
+        kernels.put(self._rewards, chain.rewards)
 
     def sweep(self, d: DeviceDistances, accuracy: float = np.inf) -> Sweep:
         d.changed()

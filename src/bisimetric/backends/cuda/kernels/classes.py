@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from ....kinds import Array, Floats, Ints
 from ....model import Chain
-from ...protocol import Array, Floats, Ints
 from .device import cupy, lanes, launch, processors
 
 _ROUNDS = 8  # of the cover

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ...protocol import Array
+from ....kinds import Array
 from .arguments import Choices, Members, PairBlock, Weights
 from .device import HostRoom, cupy, launch, over, over_rows
 

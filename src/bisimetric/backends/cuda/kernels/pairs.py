@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from ....kinds import Array, Ints
 from ....model import Distributions
 from ...errors import DeviceError
-from ...protocol import Array, Ints
 from .arguments import Ball, Ground, Limits, PairBlock, Potentials, Scalings
 from .device import cache_bytes, cupy, free_bytes, lanes, launch, over, over_rows, parts, processors, put
 from .fields import Tally
