@@ -19,7 +19,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 
-from ..kinds import Array, Floats, Ints
+from ..kinds import Array, Floats, Ints, Precision
 from ..model import Chain, Distributions
 from ..transport import Transport
 from .comparison import Comparison
@@ -219,7 +219,8 @@ class Sweeper(ABC):
     """F at work: a comparison, a transport, and the solver of its pairs.
 
     Engines implement `sweep`, `start`, `bounds`, and what policy iteration needs: `sweep_roughly`, `keep_choices`,
-    `sweep_kept`, `sweep_frozen`, `mean_change`, `find_paths`, `follow_paths`.
+    `sweep_kept`, `sweep_frozen`, `mean_change`, `find_paths`, `follow_paths`. Each takes distances that it made itself:
+    types have no word for that.
     """
 
     portable: ClassVar[bool] = True  # whether what is remembered is good on another machine
@@ -300,7 +301,7 @@ class Sweeper(ABC):
     def bounds(self, d: Any, accuracy: float) -> tuple[Floats, Floats]:
         """Bounds lower ≤ F_exact(d) ≤ upper [S, S] for a d with zero diagonal, on the host."""
 
-    def guard(self) -> AbstractContextManager[Any]:
+    def guard(self) -> AbstractContextManager[object]:
         """In this context, running out of a device's memory, or a device that fails, is a clear error."""
         return self.backend.guard(self.transport.squares, self.shape)
 
@@ -309,7 +310,7 @@ class Backend(Protocol):
     """An engine: a device and a precision."""
 
     device: ClassVar[str]
-    dtype: np.dtype[Any]
+    dtype: Precision
     eps: float  # unit round-off of the stored distances
 
     def describe(self) -> str:
@@ -332,11 +333,11 @@ class Backend(Protocol):
         """(values of the chain averaged over classes [K], last change), by iteration to a change ≤ limit."""
         ...
 
-    def stream(self) -> AbstractContextManager[Any]:
+    def stream(self) -> AbstractContextManager[object]:
         """A context in which work goes on beside that of others; it can be entered again and again."""
         ...
 
-    def guard(self, squares: int, shape: tuple[int, int]) -> AbstractContextManager[Any]:
+    def guard(self, squares: int, shape: tuple[int, int]) -> AbstractContextManager[object]:
         """See `Sweeper.guard`; for so many arrays of all pairs of states."""
         ...
 

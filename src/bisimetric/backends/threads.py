@@ -8,13 +8,15 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor
+
+    from threadpoolctl import ThreadpoolController
 
 Unit = TypeVar("Unit")
 Result = TypeVar("Result")
@@ -147,7 +149,7 @@ def single_thread() -> AbstractContextManager[object]:
 
 
 @cache
-def _blas() -> Any:
+def _blas() -> ThreadpoolController | None:
     """What controls the threads of BLAS, if that is there."""
     try:
         from threadpoolctl import ThreadpoolController

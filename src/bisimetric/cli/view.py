@@ -5,11 +5,12 @@ from __future__ import annotations
 import json as formats_json
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
 from cyclopts import Parameter
 
+from ..kinds import Keywords
 from .inputs import check_output, load_policy
 from .models import NO_OPTIONS, ModelOptions, load
 from .solve import Asked
@@ -102,7 +103,7 @@ def _model_of(
         if "asked_of" not in extra:
             return None
         asked = formats_json.loads(str(extra["asked_of"]))
-        known: dict[str, Any] = {
+        known: Keywords = {
             name: tuple(x) if isinstance(x, list) else x
             for name, x in asked.items()
             if name in ModelOptions.__dataclass_fields__

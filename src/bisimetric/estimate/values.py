@@ -11,9 +11,10 @@ confidence set from the band that V* is known to lie in, and the band narrows fr
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from ..kinds import Floats, Ints
 from ..model import ModelError
@@ -249,7 +250,7 @@ def _shortfalls(best: Band, n_states: int) -> Floats:
     return np.asarray(np.maximum(np.minimum(other, best.upper[:, None]) - lower, 0.0))
 
 
-def policy_weights(sets: Confidence, policy: Any) -> Floats:
+def policy_weights(sets: Confidence, policy: ArrayLike) -> Floats:
     """A policy as weights of all rows [S, A]: the word "uniform", numbers of actions [S], or probabilities [S, A]."""
     n, A = sets.n_states, sets.n_actions
     if isinstance(policy, str):

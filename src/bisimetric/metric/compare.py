@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
+from typing import TYPE_CHECKING, NamedTuple, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -51,7 +51,7 @@ def compare(
     *,
     settings: MetricSettings | None = None,
     on_progress: Callable[[Progress], None] | None = None,
-    cluster: Any = None,
+    cluster: object = None,
     store: Path | str | None = None,
     **changes: Unpack[MetricChanges],
 ) -> CrossMetric:
@@ -181,8 +181,8 @@ class CrossMetric:
     largest: float
     notes: tuple[str, ...]
     question: Question
-    _left: Reduction[Any] = field(repr=False)
-    _right: Reduction[Any] = field(repr=False)
+    _left: Reduction[Chain | MDP] = field(repr=False)
+    _right: Reduction[Chain | MDP] = field(repr=False)
     _work: FixedPoint = field(repr=False)
 
     @cached_property

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from ..backends.protocol import Backend, Sweeper
 from ..backends.select import backend, distances_of
@@ -15,7 +14,7 @@ from .pace import Pace
 from .settings import Question
 
 
-def engine_of(question: Question, cluster: Any, store: Path | str | None) -> AbstractContextManager[Backend]:
+def engine_of(question: Question, cluster: object, store: Path | str | None) -> AbstractContextManager[Backend]:
     """The engine that a question asks for, or that of a cluster, in a context."""
     if cluster is None:
         if store is not None:
@@ -25,7 +24,7 @@ def engine_of(question: Question, cluster: Any, store: Path | str | None) -> Abs
 
 
 @contextmanager
-def _on_cluster(question: Question, cluster: Any, store: Path | str | None) -> Iterator[Backend]:
+def _on_cluster(question: Question, cluster: object, store: Path | str | None) -> Iterator[Backend]:
     from .. import __version__
     from ..cluster.engine import cluster_engine
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple, Unpack
+from typing import Literal, NamedTuple, Unpack
 
 import numpy as np
 
@@ -39,7 +39,7 @@ def solve_metric(  # noqa: PLR0913 (settings of a solve, by their names)
     on_progress: Callable[[Progress], None] | None = None,
     on_checkpoint: Callable[[MetricSolution], None] | None = None,
     checkpoint_every: float = 60.0,
-    cluster: Any = None,
+    cluster: object = None,
     store: Path | str | None = None,
     **changes: Unpack[MetricChanges],
 ) -> MetricSolution:
@@ -123,7 +123,7 @@ def _spare_memory(sweeper: Sweeper, chosen: MetricSettings) -> tuple[str, ...]:
 class Cluster(NamedTuple):
     """Where work is done that is not done here, and who is told of it."""
 
-    cluster: Any
+    cluster: object
     store: Path | str | None
     on_progress: Callable[[Progress], None] | None
 
@@ -131,7 +131,7 @@ class Cluster(NamedTuple):
 def _on_cluster(
     chosen: MetricSettings,
     question: Question,
-    reduction: Reduction[Any],
+    reduction: Reduction[Chain | MDP],
     notes: tuple[str, ...],
     where: Cluster,
 ) -> MetricSolution:
@@ -201,7 +201,7 @@ def reduced(model: Chain | MDP, question: Question, wanted: bool | None, largest
     error = 2.0 * (rewards + c_T * masses ** (1.0 / transport.p) * largest) / (1.0 - c_T)
     if wanted is None and error > 0.01 * question.tol:
         return Reduction(model)
-    match = "hausdorff" if question.match == "hausdorff" else "labels"
+    match: Literal["labels", "hausdorff"] = "hausdorff" if question.match == "hausdorff" else "labels"
     return lumped(model, match, question.of_reduced(model).respected, error)
 
 
@@ -228,7 +228,7 @@ def _rescaled(model: Chain | MDP) -> tuple[str, ...]:
     return ()
 
 
-def _first_distance(sweeper: Sweeper, reduction: Reduction[Any], start: MetricSolution | None) -> Distances:
+def _first_distance(sweeper: Sweeper, reduction: Reduction[Chain | MDP], start: MetricSolution | None) -> Distances:
     """0, or a copy of an earlier distance, with what was remembered of its pairs handed to the sweeper."""
     engine = sweeper.backend
     if start is None:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
-from ...kinds import Array, Ints
+from ...kinds import Array, Ints, Precision
 from ...model import Distributions
 from ...transport import Exact, KLBall, budget
 from ..protocol import PairSolver
@@ -25,7 +24,7 @@ class BallSolver(CpuSolver):
     limits: budget.BallBudget  # of the sweep
 
     def __init__(
-        self, dtype: np.dtype[Any], rows: Distributions, groups: tuple[Ints, ...], transport: KLBall, remember: bool
+        self, dtype: Precision, rows: Distributions, groups: tuple[Ints, ...], transport: KLBall, remember: bool
     ) -> None:
         super().__init__(dtype, rows, groups, transport, remember)
         self.entropies = rows.entropies()

@@ -8,8 +8,6 @@ all rows as if they were those of another model, in the same order, so that resu
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from ...kinds import Array, Ints
@@ -61,7 +59,7 @@ def mirror(d: Array) -> None:
     def one(strip: tuple[int, int]) -> None:
         kernels.mirror(*strip, d)
 
-    stopped: Any = None
+    stopped: KeyboardInterrupt | None = None
     while True:
         try:
             run_all(one, strips, brief=True)

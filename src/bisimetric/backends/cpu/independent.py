@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy as np
-
-from ...kinds import Array, Ints
+from ...kinds import Array, Ints, Precision
 from ...model import Distributions
 from ...transport import Transport, budget
 from ..comparison import matrix_like
@@ -19,7 +15,7 @@ class IndependentSolver(CpuSolver):
 
     def __init__(
         self,
-        dtype: np.dtype[Any],
+        dtype: Precision,
         rows: Distributions,
         groups: tuple[Ints, ...],
         transport: Transport,

@@ -7,9 +7,9 @@ numbers of successors; pairs come in the order of a, then b. Where trees are kep
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from ...kinds import Array, Ints
 from ...model import Distributions
@@ -22,7 +22,14 @@ class PairMemory:
     """Entries of all pairs by group; none where nothing is to be remembered."""
 
     def __init__(
-        self, rows: Distributions, groups: tuple[Ints, ...], layout: Layout, *, cold: Any, dtype: Any, remember: bool
+        self,
+        rows: Distributions,
+        groups: tuple[Ints, ...],
+        layout: Layout,
+        *,
+        cold: float,
+        dtype: DTypeLike,
+        remember: bool,
     ) -> None:
         self.rows, self.groups, self.layout, self.cold = rows, groups, layout, cold
         self.remember = remember

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
-from ...kinds import Array, Ints
+from ...kinds import Array, Ints, Precision
 from ...model import Distributions
 from ...transport import Sinkhorn, budget
 from ..comparison import matrix_like
@@ -26,7 +25,7 @@ class SinkhornSolver(CpuSolver):
 
     def __init__(
         self,
-        dtype: np.dtype[Any],
+        dtype: Precision,
         rows: Distributions,
         groups: tuple[Ints, ...],
         transport: Sinkhorn,

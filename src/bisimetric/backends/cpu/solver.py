@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from ...kinds import Array, Ints
+from ...kinds import Array, Ints, Precision
 from ...model import Distributions
 from ...transport import Transport, budget
 from ..comparison import corner_of
@@ -77,7 +77,7 @@ class CpuSolver(ABC):
 
     def __init__(
         self,
-        dtype: np.dtype[Any],
+        dtype: Precision,
         rows: Distributions,
         groups: tuple[Ints, ...],
         transport: Transport,

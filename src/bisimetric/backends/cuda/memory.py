@@ -7,11 +7,11 @@ pairs whose rows did not change can be carried over in place.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 
-from ...kinds import Array, Ints
+from ...kinds import Array, Ints, Precision
 from ...model import Distributions
 from ..comparison import corner_of
 from ..errors import DeviceError
@@ -20,7 +20,7 @@ from . import kernels
 KEPT_SHARE = 0.8  # of the memory beyond the arrays of all pairs of states, for what is remembered
 
 
-def needs_in_words(squares: int, shape: tuple[int, int], dtype: np.dtype[Any]) -> str:
+def needs_in_words(squares: int, shape: tuple[int, int], dtype: Precision) -> str:
     """What must fit: so many arrays of all pairs of states."""
     square = shape[0] * shape[1] * dtype.itemsize
     states = f"{shape[0]}" if shape[0] == shape[1] else f"{shape[0]} × {shape[1]}"
@@ -30,7 +30,7 @@ def needs_in_words(squares: int, shape: tuple[int, int], dtype: np.dtype[Any]) -
     )
 
 
-def spare_bytes(squares: int, shape: tuple[int, int], dtype: np.dtype[Any]) -> int:
+def spare_bytes(squares: int, shape: tuple[int, int], dtype: Precision) -> int:
     """Memory beyond the arrays of all pairs; raises where not even these fit."""
     wanted, free = squares * shape[0] * shape[1] * dtype.itemsize, kernels.free_bytes()
     if wanted > free:
@@ -52,7 +52,7 @@ class PairMemory:
         widths: list[int],
         *,
         cold: int,
-        dtype: Any,
+        dtype: DTypeLike,
         room: int,
     ) -> None:
         self.rows, self.groups, self.first, self.cold = rows, groups, first, cold
