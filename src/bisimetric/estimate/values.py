@@ -143,7 +143,7 @@ def value_band(
             sets, gamma, alpha if high > low else 0.0, Band(lower, upper, lower, upper), pooled
         )
         lower, one = _iterated(lambda V: best(rows_low(V)), lower, gamma, limit, False, left // 2)  # noqa: B023 (at once)
-        upper, other = _iterated(lambda V: best(rows_high(V)), upper, gamma, limit, True, left // 2)  # noqa: B023
+        upper, other = _iterated(lambda V: best(rows_high(V)), upper, gamma, limit, True, left // 2)  # noqa: B023 (at once)
         last, width, left = width, float((upper - lower).max()), left - one - other
         # Bounds that cross contradict each other, which who asked for them finds; narrower ones would say no more.
         if alpha == 0.0 or left < 2 or (lower > upper).any() or not width < 0.98 * last:

@@ -109,7 +109,7 @@ class SinkhornSolver(CudaSolver):
 
     def _fill_by_products(self, block: PairBlock, out: Array) -> None:
         given, as_value, members = self.limits, self.transport.cost == "value", self.groups[block.group]
-        assert self.matrix is not None and self.kernel is not None and self.weighted is not None  # noqa: PT018
+        assert self.matrix is not None and self.kernel is not None and self.weighted is not None  # noqa: PT018 (all or none)
         if block not in self.pairs:
             self.pairs[block] = kernels.dense_pairs(members, block)
         at = block.a0 * (len(members) - self.first) - block.a0 * (block.a0 - 1) // 2
