@@ -17,7 +17,7 @@ import sys
 import time
 
 import bisimetric as bm
-from bisimetric.metric import Progress
+from bisimetric.metric.driver import Progress
 from bisimetric.metric.operator import sweeper_of
 
 

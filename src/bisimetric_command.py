@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from typing import Any
 
 
-def _stopped(number: int, frame: Any) -> None:
+def _stopped(number: int, frame: object) -> None:
     os.write(2, b"bisimetric: interrupted\n")
     os._exit(130)
 

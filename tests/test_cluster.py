@@ -22,7 +22,8 @@ from bisimetric.paper import store as paper_store
 from bisimetric.paper.settings import PROFILES, TEXT, Profile
 
 pytest.importorskip("distributed")
-from bisimetric.cluster import ClusterError, crew, engine, store, sweeper, tiles
+from bisimetric.cluster import crew, engine, store, sweeper, tiles
+from bisimetric.cluster.errors import ClusterError
 from bisimetric.cluster.versions import Version
 
 pytestmark = pytest.mark.usefixtures("one_thread")

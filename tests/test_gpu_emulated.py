@@ -20,12 +20,12 @@ from transports import EVERY_TRANSPORT, name
 import bisimetric as bm
 from bisimetric.aggregation import class_shares
 from bisimetric.backends import reference, select
+from bisimetric.backends.comparison import matrix_like
 from bisimetric.backends.cpu import kernels as cpu_kernels
 from bisimetric.backends.cuda import kernels as cuda_kernels
 from bisimetric.backends.cuda.distances import DeviceDistances
 from bisimetric.backends.cuda.kernels import classes, device, pairs
 from bisimetric.backends.cuda.sweeper import CudaSweeper
-from bisimetric.backends.protocol import matrix_like
 
 pytestmark = [
     pytest.mark.skipif(emulated_cuda.COMPILER is None, reason="needs a C++ compiler"),
@@ -225,7 +225,7 @@ def test_what_is_kept_is_carried_over(transport):
     d = np.zeros((20, 20))
     for _ in range(4):
         sweep(sweeper, d, 1e-9)
-    sweeper.follow(sweeper.comparison.of_chain(second))
+    sweeper.follow(second)
     fresh = sweeper_for(second, transport, device="cuda")
     other = d.copy()
     sweep(sweeper, d, 1e-9)
@@ -300,7 +300,7 @@ def test_what_is_kept_shrinks_with_memory(transport, monkeypatch):
     assert 0 < memory.nbytes < 0.5 * everything
     assert 0 < sum(len(memory.up_to(0, a1)) > 0 for a1 in range(1, 31)) < 30  # rows whose pairs are remembered
     for chain in (first, second):
-        sweeper.follow(sweeper.comparison.of_chain(chain))
+        sweeper.follow(chain)
         ours, theirs = np.zeros((30, 30)), np.zeros((30, 30))
         on_host = sweeper_for(chain, transport)
         for _ in range(6):

@@ -9,7 +9,7 @@ from random_models import random_chain, random_mdp
 
 import bisimetric as bm
 from bisimetric.backends.cpu.distances import HostDistances
-from bisimetric.metric.acceleration import Pace
+from bisimetric.metric.pace import Pace
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

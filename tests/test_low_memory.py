@@ -213,7 +213,7 @@ def test_following_another_policy_stays_with_one_array():
     sweeper, fresh = sweeper_for(chain, bm.Exact()), sweeper_for(other, bm.Exact())
     assert sweeper.spare_memory()
     sweeper.sweep(HostDistances(d))
-    sweeper.follow(sweeper.comparison.of_chain(other))
+    sweeper.follow(other)
     assert sweeper.solver.halved
     mine, theirs = HostDistances(d.copy()), HostDistances(d.copy())
     sweeper.sweep(mine), fresh.sweep(theirs)

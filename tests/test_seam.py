@@ -57,7 +57,7 @@ def test_both_engines_know_the_same_transports():
 def test_both_engines_have_the_same_files():
     sides = [{path.name for path in (ROOT / "backends" / engine).glob("*.py")} for engine in ("cpu", "cuda")]
     # Without discount, and pair by pair, there is no device, and none is given one half of the distances.
-    host_only = {"undecided.py", "local_pairs.py", "halves.py", "scene.py", "tiles.py"}
+    host_only = {"undecided.py", "local_pairs.py", "choices.py", "halves.py", "tiles.py"}
     assert sides[0] - host_only == sides[1]
 
 

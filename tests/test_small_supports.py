@@ -10,7 +10,7 @@ from numba import njit
 from transport_blocks import GROUNDS, ROWS, distribution, ground, rows_of
 
 from bisimetric.backends.cpu import kernels
-from bisimetric.backends.cpu.kernels import combine, pairs, simplex, small_supports, spanning_tree
+from bisimetric.backends.cpu.kernels import memory, pairs, simplex, small_supports, spanning_tree
 from bisimetric.backends.cpu.kernels.arguments import Block, Ground, Layout, Memory, Rows, read_only
 
 GO_ON = np.zeros(1, np.uint8)
@@ -24,7 +24,7 @@ def entered(part):
 
 
 scratch, gather, solve = entered(spanning_tree.scratch), entered(pairs.gather), entered(simplex.solve)
-kept_entries, small_scratch = entered(combine.kept_entries), entered(small_supports.small_scratch)
+kept_entries, small_scratch = entered(memory.kept_entries), entered(small_supports.small_scratch)
 settle_row = entered(small_supports.settle_row)
 
 

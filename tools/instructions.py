@@ -4,6 +4,7 @@
     python tools/instructions.py OTHER/src --only exact      # cases whose names contain a word
     python tools/instructions.py OTHER/src --rounds 0        # instructions only
     python tools/instructions.py OTHER/src --no-count        # seconds only
+    python tools/instructions.py OTHER/src --plain           # sweeps alone, for a tree that does nothing between them
 
 Instructions are counted by Callgrind (`valgrind`, on x86-64), which does not depend on what else the machine does. Both
 trees work on one thread with kernels compiled for the same processor beforehand. A case is a call with a limit of
@@ -76,7 +77,12 @@ def under(mdp):
 def garnet(n, b):
     return under(bm.problems.garnet(n, 1, b, seed=1))
 
+fields = getattr(getattr(bm, "MetricSettings", None), "__dataclass_fields__", {})
+alone = {"accelerate": False} if sys.argv[3] == "plain" and "accelerate" in fields else {}
+
 def metric(model, transport=None, **more):
+    more |= alone
+
     def solve(sweeps):
         return bm.solve_metric(model, transport, lump=False, max_sweeps=sweeps, tol=1e-6, **more).distance
     return solve
@@ -166,6 +172,7 @@ class Tree:
 
     source: Path
     cache: Path
+    sweeps: str = "as they come"  # or "plain"
 
     def environment(self, cache: Path | None = None) -> dict[str, str]:
         """One thread everywhere; a processor that Valgrind knows, the same for both trees."""
@@ -187,7 +194,7 @@ class Worker:
     """A process of one tree that does cases when it is told."""
 
     def __init__(self, tree: Tree, only: str, counts: Path | None = None) -> None:
-        command = [sys.executable, "-c", WORKER, "time" if counts is None else "count", only]
+        command = [sys.executable, "-c", WORKER, "time" if counts is None else "count", only, tree.sweeps]
         if counts is not None:
             tool = ["valgrind", "-q", "--tool=callgrind", "--instr-atstart=no", "--smc-check=all-non-file"]
             command = [*tool, f"--callgrind-out-file={counts / 'out'}", *command]
@@ -307,12 +314,14 @@ def main() -> None:
     parser.add_argument("--only", default="", help="cases whose names contain this")
     parser.add_argument("--rounds", type=int, default=30, help="of seconds; 0 for none")
     parser.add_argument("--no-count", action="store_true", help="seconds only")
+    parser.add_argument("--plain", action="store_true", help="nothing is done between sweeps, in either tree")
     parser.add_argument("--cache", type=Path, help="folder for compiled kernels, to be used again")
     given = parser.parse_args()
     sources = [given.other.resolve(), Path(__file__).resolve().parents[1] / "src"]
     with tempfile.TemporaryDirectory() as place:
         cache = given.cache.resolve() if given.cache else Path(place)
-        trees = [Tree(source, cache / name) for source, name in zip(sources, ("old", "new"), strict=True)]
+        sweeps = "plain" if given.plain else "as they come"
+        trees = [Tree(source, cache / name, sweeps) for source, name in zip(sources, ("old", "new"), strict=True)]
         same = prepared(trees, given.only)
         for name in (name for name, equal in same.items() if not equal):
             print(f"{name}: the trees answer with other bits")

@@ -9,7 +9,6 @@ from __future__ import annotations
 import io
 import math
 import warnings
-import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import IO
@@ -26,6 +25,7 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest date of a zip archive
 
 def save_arrays(path: Path, arrays: Mapping[str, object]) -> None:
     """Write an archive."""
+    import zipfile
 
     def fill(stream: IO[bytes]) -> None:
         with zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
@@ -39,6 +39,8 @@ def save_arrays(path: Path, arrays: Mapping[str, object]) -> None:
 
 def read_arrays(path: Path) -> dict[str, Array]:
     """All arrays of an archive by name. To be called inside `damage.reading`, as errors may be of any kind."""
+    import zipfile
+
     budget = Budget(path)
     found: dict[str, Array] = {}
     with open(path, "rb") as stream, zipfile.ZipFile(stream) as archive:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -45,6 +44,8 @@ def write_all(files: Mapping[Path, Fill]) -> None:
 
 def _part(path: Path, fill: Fill, made: list[tuple[Path, Path]]) -> Path:
     """The file, written beside its place."""
+    import tempfile
+
     remove_left(path.parent, path.name)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.{os.getpid()}-", suffix=".part")
     part = Path(name)

@@ -10,11 +10,34 @@ from __future__ import annotations
 
 import sys
 from math import log
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Protocol, Self, runtime_checkable
 
 if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
     from rich.progress import TaskID
+
+
+@runtime_checkable
+class SweepSeen(Protocol):
+    """What is seen of a sweep."""
+
+    @property
+    def sweep(self) -> int: ...
+    @property
+    def error(self) -> float: ...
+    @property
+    def tol(self) -> float: ...
+
+
+class StepSeen(Protocol):
+    """What is seen of a step of a run."""
+
+    @property
+    def k(self) -> int: ...
+    @property
+    def bound(self) -> float: ...
+    @property
+    def n_classes(self) -> int: ...
 
 
 class Bar:
@@ -48,11 +71,11 @@ class Bar:
         if self._bar is not None:
             self._bar.stop()
 
-    def __call__(self, progress: Any) -> None:
+    def __call__(self, progress: SweepSeen | StepSeen) -> None:
         """Take note of a sweep (`Progress`) or of a step of a run (`Step`)."""
         if self._bar is None or self._task is None:
             return
-        if hasattr(progress, "sweep"):
+        if isinstance(progress, SweepSeen):
             self._first = max(self._first, progress.error)
             total = log(max(self._first / progress.tol, 1.0 + 1e-9))
             share = log(max(self._first / max(progress.error, progress.tol), 1.0)) / total

@@ -9,8 +9,9 @@ import numpy as np
 from . import problems
 from .backends import reference
 from .backends.select import host
-from .metric import MetricSettings, solve_metric
 from .metric.operator import sweeper_of
+from .metric.settings import MetricSettings
+from .metric.solve import solve_metric
 from .model import MDP
 from .transport import Exact, Independent, KLBall, Sinkhorn, Transport
 

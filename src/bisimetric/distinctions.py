@@ -17,7 +17,6 @@ Cost: O(m) a round, where m is the number of transitions; formulas are shared, s
 
 from __future__ import annotations
 
-import html
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -27,7 +26,7 @@ import numpy as np
 from .kinds import Array, Bools, Facts, Floats, Ints
 from .lumping import Lumping, reward_columns
 from .model import MDP
-from .showing import name_html, short, state_number
+from .showing import escaped, name_html, short, state_number
 
 
 @dataclass(frozen=True)
@@ -143,10 +142,10 @@ class Distinction:
         """The distinction as a piece of HTML."""
         s, t = (name_html(name) for name in self.names)
         if self.formula is None:
-            return f"<div class='bisimetric'><p>{s} and {t} are in one class: {html.escape(self.first)}</p></div>"
-        code = "<br>".join(html.escape(line) for line in self.formula.lines())
+            return f"<div class='bisimetric'><p>{s} and {t} are in one class: {escaped(self.first)}</p></div>"
+        code = "<br>".join(escaped(line) for line in self.formula.lines())
         return (
-            f"<div class='bisimetric'><p>{s} and {t} are in different classes: {html.escape(self.first)}.</p>"
+            f"<div class='bisimetric'><p>{s} and {t} are in different classes: {escaped(self.first)}.</p>"
             f"<p>Holds in {s} only ({_steps(self.depth)}):</p><p><code>{code}</code></p></div>"
         )
 

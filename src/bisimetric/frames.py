@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -12,7 +12,9 @@ if TYPE_CHECKING:
 
 
 def frame(
-    columns: Mapping[str, Any] | Array, index: list[str] | range | None = None, names: list[str] | range | None = None
+    columns: Mapping[str, object] | Array,
+    index: list[str] | range | None = None,
+    names: list[str] | range | None = None,
 ) -> pd.DataFrame:
     """A data frame of columns by name, or of a matrix with names of its rows (`index`) and columns (`names`)."""
     try:

@@ -11,10 +11,12 @@ from numpy.typing import ArrayLike, NDArray
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-Array = NDArray[Any]  # whose entries may be of any type: from files and from users, and distances of either precision
+Array = NDArray[Any]  # of any entries: from files and users, distances of either precision, CuPy's inside an engine
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
+Precision = np.dtype[np.floating]  # of distances
+Keywords = dict[str, Any]  # arguments by name, to be handed on
 Facts = dict[str, object]  # by name: what is printed, or written as JSON
 
 

@@ -14,20 +14,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from .aggregation import Partition
 from .backends.select import host
 from .checks import check_number, check_type
+from .kinds import Array, Bools, Floats, Ints
 from .model import MDP, Chain, Distributions, ModelError
 
 if TYPE_CHECKING:
     from .distinctions import Distinction
 
-Ints = NDArray[np.int64]
 NOT_RESPECTED = ("init", "deadlock")  # labels about the modelling, not about behaviour
 
 
@@ -61,7 +61,7 @@ class Lumping(Partition):
 
         return distinguish(self, s, t)
 
-    def lift_policy(self, policy: ArrayLike) -> NDArray[np.float64]:
+    def lift_policy(self, policy: ArrayLike) -> Floats:
         """A policy of the quotient, per choice, as a policy of the model, per choice.
 
         Where a state has several choices for one of the quotient's, the first gets the probability.
@@ -134,7 +134,7 @@ def lump(
     return replace(found, match=match, respected=respected_labels(mdp, respect), rewards=rewards, tol=tol)
 
 
-def reward_columns(mdp: MDP, rewards: str | Sequence[str] | None) -> list[tuple[str, NDArray[Any]]]:
+def reward_columns(mdp: MDP, rewards: str | Sequence[str] | None) -> list[tuple[str, Array]]:
     """The rewards that classes respect, by name (none for those in use, where they have none), per choice [N]."""
     if rewards is None or rewards == "none":
         return []
@@ -193,13 +193,13 @@ def _assemble(mdp: MDP, partition: Partition, choice_block: Ints, tol: float) ->
     return Lumping(partition.class_of, partition.medoids, 0.0, 0.0, quotient=quotient, choice_of=choices, model=mdp)
 
 
-def _agree(values: NDArray[Any], picked: Ints, choice_of: Ints, tol: float) -> bool:
+def _agree(values: Array, picked: Ints, choice_of: Ints, tol: float) -> bool:
     """Whether rewards are those of the choices that stand for others."""
     size = float(np.abs(values).max()) or 1.0
     return bool(np.all(np.abs(values - values[picked][choice_of]) <= 2.0 * tol * size))
 
 
-def _labels(mdp: MDP, partition: Partition) -> dict[str, NDArray[np.bool_]]:
+def _labels(mdp: MDP, partition: Partition) -> dict[str, Bools]:
     """Labels that all states of a class share, and which classes are initial."""
     kept = {}
     for name, holds in mdp.state_labels.items():

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .model import MDP
-from .policy import PolicyRun
+from .policy.run import PolicyRun
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

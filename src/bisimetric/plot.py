@@ -16,12 +16,12 @@ from numpy.typing import ArrayLike
 
 from .aggregation import Partition
 from .kinds import Array
-from .metric import MetricSolution
+from .metric.solution import MetricSolution
 from .model import MDP, Chain
 from .pages.coordinates import board_of
 from .pages.layout import laid_out
 from .pages.subjects import of_metric
-from .policy import PolicyRun
+from .policy.run import PolicyRun
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

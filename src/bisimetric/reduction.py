@@ -7,23 +7,22 @@ states), `lift` (states) and `lift_policy`. What is known of the larger model co
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Generic, TypeVar
+from typing import Generic, Literal, TypeVar, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .aggregation import Partition
+from .kinds import Array, Floats, Ints
 from .lumping import Lumping, lump
 from .model import MDP, Chain
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+Model_co = TypeVar("Model_co", bound=Chain | MDP, covariant=True)
 Model = TypeVar("Model", bound=Chain | MDP)
 
 LUMP_TOL = 1e-12  # masses that differ by less are taken as equal when states are merged
 
 
-class Reduction(Generic[Model]):
+class Reduction(Generic[Model_co]):
     """The model itself: nothing is reduced.
 
     Attributes: full (the model), model (the one to work on), error (what the reduction may add to a distance), sizes
@@ -31,11 +30,11 @@ class Reduction(Generic[Model]):
     model's states, if any).
     """
 
-    def __init__(self, full: Model, model: Model | None = None, error: float = 0.0) -> None:
-        self.full: Model = full
-        self.model: Model = full if model is None else model
+    def __init__(self, full: Model_co, model: Model_co | None = None, error: float = 0.0) -> None:
+        self.full: Model_co = full
+        self.model: Model_co = full if model is None else model
         self.error = error
-        self.sizes: NDArray[np.int64] | None = None
+        self.sizes: Ints | None = None
         self.true_classes = full.classes
 
     @property
@@ -53,11 +52,11 @@ class Reduction(Generic[Model]):
 
     __hash__ = None  # type: ignore[assignment]
 
-    def expand(self, d: NDArray[Any]) -> NDArray[Any]:
+    def expand(self, d: Array) -> Array:
         """Numbers of pairs of the smaller model's states as numbers of pairs of the full one's."""
         return d
 
-    def restrict(self, d: NDArray[Any]) -> NDArray[Any]:
+    def restrict(self, d: Array) -> Array:
         """The other way: those of the states that stand for others."""
         return d
 
@@ -74,11 +73,11 @@ class Reduction(Generic[Model]):
         return partition
 
 
-class Lumped(Reduction[Model]):
+class Lumped(Reduction[Model_co]):
     """Bisimulation classes in place of states."""
 
-    def __init__(self, full: Model, lumping: Lumping, error: float = 0.0) -> None:
-        super().__init__(full, _quotient(full, lumping), error)
+    def __init__(self, full: Model_co, lumping: Lumping, error: float = 0.0) -> None:
+        super().__init__(full, cast(Model_co, _quotient(full, lumping)), error)
         self.lumping, self.sizes = lumping, lumping.sizes
 
     def __eq__(self, other: object) -> bool:
@@ -90,10 +89,10 @@ class Lumped(Reduction[Model]):
     def of_state(self) -> Ints | None:
         return self.lumping.class_of
 
-    def expand(self, d: NDArray[Any]) -> NDArray[Any]:
+    def expand(self, d: Array) -> Array:
         return d[np.ix_(self.lumping.class_of, self.lumping.class_of)]
 
-    def restrict(self, d: NDArray[Any]) -> NDArray[Any]:
+    def restrict(self, d: Array) -> Array:
         return d[np.ix_(self.lumping.medoids, self.lumping.medoids)]
 
     def lift(self, values: Floats) -> Floats:
@@ -119,7 +118,9 @@ class Lumped(Reduction[Model]):
         return replace(outer, radius=partition.radius, diameter=partition.diameter)
 
 
-def lumped(model: Model, match: Any, respect: tuple[str, ...], error: float = 0.0) -> Reduction[Model]:
+def lumped(
+    model: Model, match: Literal["labels", "hausdorff"], respect: tuple[str, ...], error: float = 0.0
+) -> Reduction[Model]:
     """Bisimulation classes in place of states, or the model itself where no two states are bisimilar."""
     classes = lump(_as_mdp(model), match, respect=respect, tol=LUMP_TOL)
     return Reduction(model) if classes.n_classes == classes.n_states else Lumped(model, classes, error)
@@ -141,7 +142,7 @@ def _as_mdp(model: Chain | MDP) -> MDP:
     )
 
 
-def _quotient(model: Chain | MDP, lumping: Lumping) -> Any:
+def _quotient(model: Chain | MDP, lumping: Lumping) -> Chain | MDP:
     """The model of the classes, of the same kind as the model."""
     small = lumping.quotient
     if isinstance(model, MDP):

@@ -6,7 +6,6 @@ text control characters are written out.
 
 from __future__ import annotations
 
-import html
 from collections.abc import Mapping, Sequence
 
 LONGEST = 60  # characters of a name that are shown
@@ -18,9 +17,16 @@ def short(name: str, most: int = LONGEST) -> str:
     return line if len(line) <= most else line[: most - 1] + "…"
 
 
+def escaped(text: str) -> str:
+    """Text as HTML."""
+    from html import escape
+
+    return escape(text)
+
+
 def name_html(name: str, most: int = LONGEST) -> str:
     """A name as HTML: escaped, shortened, and of its own direction."""
-    return f"<bdi>{html.escape(short(name, most))}</bdi>"
+    return f"<bdi>{escaped(short(name, most))}</bdi>"
 
 
 def number(x: float) -> str:
@@ -58,8 +64,8 @@ def state_number(given: int | str, n_states: int, names: Sequence[str] | None) -
 def table_html(title: str, rows: Mapping[str, object]) -> str:
     """A small table for notebooks: names and values, in the notebook's own colours."""
     body = "".join(
-        f"<tr><th style='text-align:left'>{html.escape(name)}</th>"
-        f"<td style='text-align:left'>{html.escape(short(str(value), 400))}</td></tr>"
+        f"<tr><th style='text-align:left'>{escaped(name)}</th>"
+        f"<td style='text-align:left'>{escaped(short(str(value), 400))}</td></tr>"
         for name, value in rows.items()
     )
-    return f"<table><caption style='text-align:left'><b>{html.escape(title)}</b></caption><tbody>{body}</tbody></table>"
+    return f"<table><caption style='text-align:left'><b>{escaped(title)}</b></caption><tbody>{body}</tbody></table>"

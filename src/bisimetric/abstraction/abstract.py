@@ -19,7 +19,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -27,7 +26,7 @@ from ..aggregation import Partition
 from ..certificates import Certificate
 from ..checks import InputError, check_number, check_type, check_whole
 from ..kinds import Floats, Ints
-from ..metric import Progress
+from ..metric.driver import Progress
 from ..metric.settings import Match
 from ..model import MDP, Chain
 from ..model.parts import ModelParts
@@ -101,7 +100,7 @@ def abstract(  # noqa: PLR0913 (settings of a solve, by their names)
     dtype: str = "float64",
     most: int = _MOST,
     on_progress: Callable[[Progress], None] | None = None,
-    cluster: Any = None,
+    cluster: object = None,
     store: Path | str | None = None,
 ) -> Abstraction:
     """Propose a small model for a large one, and certify it.

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -26,10 +26,11 @@ from ..certificates import Certificate
 from ..checks import check_whole, merged
 from ..cluster.outline import Outline
 from ..kinds import Array, Floats, Ints
-from ..metric import CrossMetric, MetricSettings, Progress, compare
+from ..metric.compare import CrossMetric, compare
+from ..metric.driver import Progress
 from ..metric.operator import comparison_groups, largest_distance
 from ..metric.remote import outlined
-from ..metric.settings import MetricChanges
+from ..metric.settings import MetricChanges, MetricSettings
 from ..model import MDP, Chain, ModelError
 from ..model.parts import ModelParts
 from ..queries import Nearest
@@ -46,7 +47,7 @@ def cross(
     small: Chain | MDP,
     *,
     on_progress: Callable[[Progress], None] | None = None,
-    cluster: Any = None,
+    cluster: object = None,
     store: Path | str | None = None,
     **changes: Unpack[MetricChanges],
 ) -> Cross:
@@ -68,8 +69,7 @@ def cross(
     if "tol" not in changes:
         c_T = known.gamma if settings.transition_weight is None else settings.transition_weight
         settings = replace(settings, tol=_SHARE * largest_distance(known, settings.reward_weight, c_T) or settings.tol)
-    where: dict[str, Any] = {"cluster": cluster, "store": store}
-    found = compare(model, small, settings=settings, on_progress=on_progress, **where)
+    found = compare(model, small, settings=settings, on_progress=on_progress, cluster=cluster, store=store)
     if not isinstance(found.question.transport, Exact):
         raise ValueError(f"cross needs Exact transport, for its triangle inequality; got {found.question.transport}.")
     _check_range(known, small, found)

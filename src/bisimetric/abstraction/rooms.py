@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 
 class Rooms:
     """A cluster, or none, and rooms in its store: one after the other, so that the same call finds them again."""
 
-    def __init__(self, cluster: Any, store: Path | str | None) -> None:
+    def __init__(self, cluster: object, store: Path | str | None) -> None:
         self.cluster, self._store, self._count = cluster, store, 0
 
     @property

@@ -10,7 +10,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -143,7 +142,6 @@ class InParts(Subject):
 
     @cached_property
     def _from_landmarks(self) -> Cross:
-        where: dict[str, Any] = {"cluster": self.rooms.cluster, "store": self.rooms.next()}
         return cross(
             self.outline,
             _absorbing(self.outline.stand_in, self._numbers, self._landmarks),
@@ -151,7 +149,8 @@ class InParts(Subject):
             tol=_COARSE * self.largest or 1.0,
             dtype=self.dtype,
             lump=False,
-            **where,
+            cluster=self.rooms.cluster,
+            store=self.rooms.next(),
         )
 
     @property

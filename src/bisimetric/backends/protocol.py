@@ -14,67 +14,17 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self, TypeVar
+from dataclasses import replace
+from typing import Any, ClassVar, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..kinds import Array, Floats, Ints, Precision
 from ..model import Chain, Distributions
 from ..transport import Transport
+from .comparison import Comparison
 
-Array = NDArray[Any]  # of NumPy, or of CuPy inside an engine
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 Solver = TypeVar("Solver")
-
-
-@dataclass(frozen=True, eq=False)
-class Comparison:
-    """What F compares, and how: everything but the transport.
-
-        F(d)(s, t) = combination over pairs (a, b) of rows of s and t of  c_R |r_a − r_b| + c_T W(d)(P_a, P_b)
-
-    Rows are the choices of the states (a chain has one each). Only rows of one group are compared. Where s and t are
-    states of two models, rows are those of the first and then those of the second (`Distributions.beside`), and d is a
-    rectangle; else t's side is that of s.
-
-    combine="chain" has one pair of rows for each pair of states; "labels" takes the maximum over the groups, one for
-    each label; "hausdorff" the Hausdorff distance of the two sets of rows. States with different numbers in `apart` are
-    at the largest distance, whatever their rows.
-    """
-
-    rows: Distributions  # [N]
-    groups: tuple[Ints, ...]  # increasing numbers of rows; all pairs inside a group are compared
-    state_of_row: Ints  # [N], in its own model
-    row_pointers: Ints  # [S+1]: rows of each state s
-    column_pointers: Ints  # [T+1]: rows of each state t
-    rewards: Floats  # [N]
-    apart: Ints  # [S]
-    columns_apart: Ints  # [T]
-    combine: Literal["chain", "labels", "hausdorff"]
-    c_R: float
-    c_T: float
-    largest: float  # possible distance
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Of d."""
-        return len(self.apart), len(self.columns_apart)
-
-    @property
-    def square(self) -> bool:
-        """Whether both sides are one model, so that d is symmetric and half of it is computed."""
-        return self.rows.split == 0
-
-    def of_chain(self, chain: Chain) -> Comparison:
-        """The same for the chain of another policy, on the same states."""
-        return replace(self, rows=chain.rows, rewards=chain.rewards)
-
-    @property
-    def plain(self) -> bool:
-        """Whether F is one transport a pair of states, and nothing else has to be looked at."""
-        return self.combine == "chain" and not self.apart.any() and not self.columns_apart.any()
 
 
 class Sweep(NamedTuple):
@@ -269,7 +219,8 @@ class Sweeper(ABC):
     """F at work: a comparison, a transport, and the solver of its pairs.
 
     Engines implement `sweep`, `start`, `bounds`, and what policy iteration needs: `sweep_roughly`, `keep_choices`,
-    `sweep_kept`, `sweep_frozen`, `mean_change`, `find_paths`, `follow_paths`.
+    `sweep_kept`, `sweep_frozen`, `mean_change`, `find_paths`, `follow_paths`. Each takes distances that it made itself:
+    types have no word for that.
     """
 
     portable: ClassVar[bool] = True  # whether what is remembered is good on another machine
@@ -277,20 +228,22 @@ class Sweeper(ABC):
     def __init__(self, backend: Backend, comparison: Comparison, transport: Transport, remember: bool) -> None:
         self.backend, self.comparison = backend, comparison
         self.transport, self.remember = transport, remember
+        self.shape = comparison.shape  # of the distances
         self.solver = backend.solver(comparison.rows, comparison.groups, transport, remember)
 
-    def follow(self, comparison: Comparison) -> None:
-        """Go on with the chain of another policy; what was remembered of a pair is kept where it fits."""
-        if comparison.shape != self.comparison.shape or comparison.combine != "chain":
+    def follow(self, chain: Chain) -> None:
+        """Go on with the chain of another policy, on the same states; what is remembered of a pair stays if it fits."""
+        old = self.comparison
+        if old.combine != "chain" or len(chain.rows) != len(old.rows):
             raise ValueError("follow needs a chain with the same states.")
-        if same_supports(comparison.rows, self.comparison.rows).all():
-            self.solver.follow(comparison.rows)
+        if chain.rows.same_supports(old.rows).all():
+            self.solver.follow(chain.rows)
         else:
-            solver = self.backend.solver(comparison.rows, comparison.groups, self.transport, self.remember)
+            solver = self.backend.solver(chain.rows, old.groups, self.transport, self.remember)
             if self.remember:
                 solver.take_from(self.solver)
             self.solver = solver
-        self.comparison = comparison
+        self.comparison = replace(old, rows=chain.rows, rewards=chain.rewards)
 
     def spare_memory(self) -> bool:
         """From now on hold one array of all pairs in place of two, for the same bytes; returns whether that can be."""
@@ -348,16 +301,16 @@ class Sweeper(ABC):
     def bounds(self, d: Any, accuracy: float) -> tuple[Floats, Floats]:
         """Bounds lower ≤ F_exact(d) ≤ upper [S, S] for a d with zero diagonal, on the host."""
 
-    def guard(self) -> AbstractContextManager[Any]:
+    def guard(self) -> AbstractContextManager[object]:
         """In this context, running out of a device's memory, or a device that fails, is a clear error."""
-        return self.backend.guard(self.transport.squares, self.comparison.shape)
+        return self.backend.guard(self.transport.squares, self.shape)
 
 
 class Backend(Protocol):
     """An engine: a device and a precision."""
 
     device: ClassVar[str]
-    dtype: np.dtype[Any]
+    dtype: Precision
     eps: float  # unit round-off of the stored distances
 
     def describe(self) -> str:
@@ -380,11 +333,11 @@ class Backend(Protocol):
         """(values of the chain averaged over classes [K], last change), by iteration to a change ≤ limit."""
         ...
 
-    def stream(self) -> AbstractContextManager[Any]:
+    def stream(self) -> AbstractContextManager[object]:
         """A context in which work goes on beside that of others; it can be entered again and again."""
         ...
 
-    def guard(self, squares: int, shape: tuple[int, int]) -> AbstractContextManager[Any]:
+    def guard(self, squares: int, shape: tuple[int, int]) -> AbstractContextManager[object]:
         """See `Sweeper.guard`; for so many arrays of all pairs of states."""
         ...
 
@@ -396,55 +349,3 @@ def known(solvers: Mapping[type[Transport], type[Solver]], transport: Transport)
             return solvers[kind]
     names = ", ".join(kind.__name__ for kind in solvers)
     raise TypeError(f"transport: there is no solver for {type(transport).__name__}; there are solvers for {names}.")
-
-
-def same_supports(new: Distributions, old: Distributions) -> NDArray[np.bool_]:
-    """For each row, whether its successors are those it had before [N]."""
-    n = len(new)
-    if len(old) != n:
-        return np.zeros(n, np.bool_)
-    if np.array_equal(new.indptr, old.indptr) and np.array_equal(new.indices, old.indices):
-        return np.ones(n, np.bool_)
-    sizes = new.sizes
-    same: NDArray[np.bool_] = sizes == old.sizes
-    for row in np.flatnonzero(same):
-        x, y = new.indptr[row], old.indptr[row]
-        same[row] = np.array_equal(new.indices[x : x + sizes[row]], old.indices[y : y + sizes[row]])
-    return same
-
-
-def matrix_like(rows: Distributions) -> bool:
-    """Whether matrix products over all states beat gathered supports."""
-    return rows.split == 0 and rows.n_states >= 32 and rows.probs.size >= 0.5 * len(rows) * rows.n_states
-
-
-class Unit(NamedTuple):
-    """A unit of work: rows s0 … s1−1 of F(d), and the blocks of rows that they need, (group, a0, a1) each."""
-
-    s0: int
-    s1: int
-    blocks: tuple[tuple[int, int, int], ...]
-
-
-def corner_of(rows: Distributions, members: Ints) -> int:
-    """How many members of a group come from the first of two models; 0 where there is one model."""
-    return int(np.searchsorted(members, rows.split))
-
-
-def unit_of_work(comparison: Comparison, s0: int, s1: int) -> Unit:
-    """The unit of states s0 … s1−1."""
-    if comparison.combine == "hausdorff":
-        pointers = comparison.row_pointers
-        return Unit(s0, s1, ((0, int(pointers[s0]), int(pointers[s1])),))
-    return Unit(s0, s1, tuple(_label_blocks(comparison, s0, s1)))
-
-
-def _label_blocks(comparison: Comparison, s0: int, s1: int) -> list[tuple[int, int, int]]:
-    """(group, its first and last row + 1) of the rows of states s0 … s1−1, label by label."""
-    found = []
-    for group, members in enumerate(comparison.groups):
-        own = members if comparison.square else members[: corner_of(comparison.rows, members)]
-        a0, a1 = (int(k) for k in np.searchsorted(comparison.state_of_row[own], (s0, s1)))
-        if a0 < a1:
-            found.append((group, a0, a1))
-    return found

@@ -6,11 +6,9 @@ Distributions μ, ν and ground distances d are dense here; nothing is compresse
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..kinds import Floats
 from ..transport import Exact, Independent, KLBall, Sinkhorn, Transport
-
-Floats = NDArray[np.float64]
 
 
 def exact(d: Floats, mu: Floats, nu: Floats, p: float = 1.0) -> float:

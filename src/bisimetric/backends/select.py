@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..transport import Transport
-from .protocol import Backend, Comparison, Distances
+from .comparison import Comparison
+from .protocol import Backend, Distances
 
 if TYPE_CHECKING:
     from .cpu import CpuBackend

@@ -6,13 +6,17 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future, ThreadPoolExecutor
+
+    from threadpoolctl import ThreadpoolController
 
 Unit = TypeVar("Unit")
 Result = TypeVar("Result")
@@ -60,6 +64,15 @@ def run_all(
     count = min(threads(), len(work))
     if (count <= 1 and brief) or getattr(_THREAD, "serves", False):
         return [task(unit) for unit in work]
+    return _shared(task, work, count, halt)
+
+
+def _shared(
+    task: Callable[[Unit], Result], work: list[Unit], count: int, halt: NDArray[np.uint8] | None
+) -> list[Result]:
+    """The same with `count` threads, each of which takes what is next."""
+    from concurrent.futures import FIRST_EXCEPTION, wait
+
     results: dict[int, Result] = {}
     left = deque(range(len(work)))
 
@@ -103,6 +116,8 @@ def alone() -> Iterator[None]:
 
 def _wait_for(futures: list[Future[None]]) -> None:
     """Wait until all have ended, however often Ctrl-C is pressed meanwhile."""
+    from concurrent.futures import wait
+
     while True:
         try:
             wait(futures)
@@ -113,6 +128,8 @@ def _wait_for(futures: list[Future[None]]) -> None:
 
 def _pool(count: int) -> ThreadPoolExecutor:
     """So many threads, started once: a sweep of a small model is shorter than their start."""
+    from concurrent.futures import ThreadPoolExecutor
+
     if count not in _POOLS:
         _POOLS[count] = ThreadPoolExecutor(count, "bisimetric")
     return _POOLS[count]
@@ -132,7 +149,7 @@ def single_thread() -> AbstractContextManager[object]:
 
 
 @cache
-def _blas() -> Any:
+def _blas() -> ThreadpoolController | None:
     """What controls the threads of BLAS, if that is there."""
     try:
         from threadpoolctl import ThreadpoolController

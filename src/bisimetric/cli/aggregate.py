@@ -35,7 +35,7 @@ def aggregate(
     """
     from ..archives import read_arrays
     from ..damage import reading
-    from ..metric import MetricSolution
+    from ..metric.solution import MetricSolution
 
     if eps is None and k is None:
         raise BadInputError("give --eps or --k.")

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from ..bars import Bar
+from ..bars import Bar, StepSeen, SweepSeen
 from . import interrupts
-
-if TYPE_CHECKING:
-    from ..metric import Progress
 
 
 class SweepBar(Bar):
@@ -17,6 +12,6 @@ class SweepBar(Bar):
     def __init__(self, quiet: bool) -> None:
         super().__init__(quiet=quiet)
 
-    def __call__(self, progress: Progress) -> None:
+    def __call__(self, progress: SweepSeen | StepSeen) -> None:
         interrupts.check()
         super().__call__(progress)

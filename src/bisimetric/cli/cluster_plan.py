@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 import numpy as np
 from cyclopts import Parameter
 
-from ..metric import MetricSettings
+from ..metric.settings import MetricSettings
 from .inputs import Json
 from .models import NO_OPTIONS, Model, ModelOptions, load
 from .options import MetricOptions, settings_from
 from .words import BadInputError, print_json, print_rows, readable_bytes, readable_seconds
 
 if TYPE_CHECKING:
-    from ..cluster import ClusterPlan
+    from ..cluster.costs import ClusterPlan
     from ..model import MDP, Chain
 
 _NOTHING = MetricOptions()
@@ -43,7 +43,7 @@ def cluster_plan(
     """
     import dataclasses
 
-    from .. import metric
+    from ..metric.cluster_plan import cluster_plan as plan_of
 
     if size is not None and size < 1:
         raise BadInputError("--size must be at least 1.")
@@ -53,7 +53,7 @@ def cluster_plan(
     small = None if size is None else _any_small(source, min(size, source.n_states))
     given = {field.name: getattr(settings, field.name) for field in dataclasses.fields(settings)}
     limit = None if memory is None else max(int(1e9 * memory), 1)
-    plan = metric.cluster_plan(source, small, workers=workers, threads=threads, memory=limit, **given)
+    plan = plan_of(source, small, workers=workers, threads=threads, memory=limit, **given)
     if json:
         print_json({"model": model, "workers": workers, **dataclasses.asdict(plan), "core_seconds": plan.core_seconds})
     else:

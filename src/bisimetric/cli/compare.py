@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from ..metric import MetricSettings
+from ..metric.settings import MetricSettings
 from .bars import SweepBar
 from .clusters import HERE, ClusterOptions
 from .inputs import Json, check_output
@@ -17,7 +17,7 @@ from .words import print_json, print_rows, say
 
 if TYPE_CHECKING:
     from ..kinds import Facts
-    from ..metric import CrossMetric
+    from ..metric.compare import CrossMetric
 
 _NOTHING = MetricOptions()
 
@@ -40,7 +40,7 @@ def compare(
     Args:
         output: write distances, their error and each state's nearest counterpart to this .npz file.
     """
-    from .. import metric
+    from ..metric.compare import compare as compared
 
     settings: MetricSettings = settings_from(MetricSettings, what)
     where = on.where
@@ -49,7 +49,7 @@ def compare(
     both = [load(spec, options) for spec in (model, other)]
     sides = [one.mdp if settings.match else one.mdp.under(one.mdp.uniform_policy()) for one in both]
     with SweepBar(json) as bar:
-        found = metric.compare(sides[0], sides[1], settings=settings, on_progress=bar, **where)
+        found = compared(sides[0], sides[1], settings=settings, on_progress=bar, **where)
     initial = found.between() if all(side.state_labels.get("init") is not None for side in sides) else None
     if output is not None:
         _write(found, output)

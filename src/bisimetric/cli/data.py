@@ -6,18 +6,22 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
+from ..kinds import Keywords
 from . import interrupts
 from .inputs import Json, check_output
 from .models import Loaded, ModelOptions
 from .words import BadInputError, print_json, print_rows, say
 
 if TYPE_CHECKING:
+    from rich.progress import Progress
+
     from ..estimate import Counts
-    from ..kinds import Facts
+    from ..estimate.tally import Chunk
+    from ..kinds import Array, Facts
     from ..policy.data import Evidence
 
 
@@ -67,7 +71,7 @@ def evidence_of(options: DataOptions, gamma: float | None) -> Evidence:
     """What is assumed."""
     from ..policy.data import Evidence
 
-    chosen: dict[str, Any] = {"gamma": gamma, "exact_rewards": options.exact_rewards, "successors": options.successors}
+    chosen: Keywords = {"gamma": gamma, "exact_rewards": options.exact_rewards, "successors": options.successors}
     if options.delta is not None:
         chosen["delta"] = options.delta
     if options.reward_range is not None:
@@ -104,7 +108,7 @@ class _Reading:
 
     def __init__(self, path: Path, quiet: bool) -> None:
         self.path, self.count = path, 0
-        self.bar: Any = None
+        self.bar: Progress | None = None
         if not quiet and sys.stderr is not None and sys.stderr.isatty():
             from rich.console import Console
             from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
@@ -122,7 +126,7 @@ class _Reading:
         if self.bar is not None:
             self.bar.stop()
 
-    def watched(self, chunks: Iterator[Any]) -> Iterator[Any]:
+    def watched(self, chunks: Iterator[Chunk]) -> Iterator[Chunk]:
         for chunk in chunks:
             interrupts.check()
             yield chunk
@@ -223,7 +227,7 @@ def estimate(
     return 0
 
 
-def _median(numbers: Any) -> float | None:
+def _median(numbers: Array) -> float | None:
     import numpy as np
 
     return float(np.median(numbers)) if len(numbers) else None

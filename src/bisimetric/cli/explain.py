@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
-from ..metric import MetricSettings
+from ..metric.settings import MetricSettings
 from .bars import SweepBar
 from .inputs import Json, check_output, load_policy
 from .models import NO_OPTIONS, Model, ModelOptions, load
@@ -16,7 +16,7 @@ from .options import MetricOptions, settings_from
 from .words import BadInputError, print_json, say
 
 if TYPE_CHECKING:
-    from ..metric import MetricSolution
+    from ..metric.solution import MetricSolution
     from ..model import MDP, Chain
 
 _NOTHING = MetricOptions()
@@ -96,14 +96,14 @@ def explain(
 
 
 def _loaded(path: Path) -> MetricSolution:
-    from ..metric import MetricSolution
+    from ..metric.solution import MetricSolution
 
     return MetricSolution.load(path)
 
 
 def _solved(subject: MDP | Chain, settings: MetricSettings, json: bool) -> MetricSolution:
-    from ..metric import solve_metric
     from ..metric.plan import check_fits
+    from ..metric.solve import solve_metric
 
     check_fits(subject, settings)
     with SweepBar(json) as bar:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from ..metric import MetricSettings
+from ..metric.settings import MetricSettings
 from .bars import SweepBar
 from .clusters import HERE, ClusterOptions
 from .inputs import Json, check_output, load_policy
@@ -17,7 +17,7 @@ from .words import BadInputError, print_json, print_rows, say
 
 if TYPE_CHECKING:
     from ..kinds import Array, Facts
-    from ..metric import MetricSolution
+    from ..metric.solution import MetricSolution
     from ..model import MDP, Chain
 
 _NOTHING = MetricOptions()
@@ -49,8 +49,9 @@ def metric(  # noqa: PLR0913 (options of a command)
         resume: go on from the checkpoint of --output.
         checkpoint_every: seconds between checkpoints.
     """
-    from ..metric import MetricSolution, solve_metric
     from ..metric.plan import check_fits
+    from ..metric.solution import MetricSolution
+    from ..metric.solve import solve_metric
 
     settings: MetricSettings = settings_from(MetricSettings, what)
     if policy is not None and settings.match is not None:

@@ -12,8 +12,9 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, get_args
 
 from cyclopts import Parameter
 
-from ..metric import MetricSettings
-from ..policy import PolicySettings
+from ..kinds import Keywords
+from ..metric.settings import MetricSettings
+from ..policy.settings import PolicySettings
 from .inputs import aggregation_rule, parse_band, parse_step_size, parse_transport
 
 Settings = TypeVar("Settings", PolicySettings, MetricSettings)
@@ -140,7 +141,7 @@ def options_of(settings: type, name: str) -> Any:
 
 def settings_from(settings: type[Settings], options: Any) -> Settings:
     """The settings that options stand for."""
-    chosen: dict[str, Any] = {}
+    chosen: Keywords = {}
     for field in dataclasses.fields(settings):
         form = _FORMS[settings].get(field.name)
         if form is None:

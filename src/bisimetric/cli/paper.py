@@ -1,4 +1,4 @@
-"""bisimetric paper: rerun the experiments of the paper, and say which of its claims hold."""
+"""Rerun the paper's experiments and check its claims."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 paper = App(
     name="paper",
-    help="Rerun the paper's experiments and check its claims.",
+    help=__doc__,
     help_epilogue=epilogue("paper"),
     help_format="plaintext",
 )

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from ..policy import PolicySettings
+from ..kinds import Keywords
+from ..policy.settings import PolicySettings
 from . import interrupts
 from .data import NO_DATA, DataOptions, is_data, load_data, refuse_data_options
 from .inputs import Json, load_policy
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from rich.live import Live
 
     from ..kinds import Facts, Floats
-    from ..policy import PolicyRun, Step
+    from ..policy.run import PolicyRun, Step
 
 _DEFAULT_MODEL = "problem:chain"
 _NOTHING = PolicyOptions()
@@ -83,7 +84,7 @@ class Asked:
             raise BadInputError(f"{folder / 'settings.json'}: damaged; an entry is missing.")
         values = {name: tuple(x) if isinstance(x, list) else x for name, x in plain.items()}
 
-        def of_part(part: type[DataclassInstance]) -> dict[str, Any]:
+        def of_part(part: type[DataclassInstance]) -> Keywords:
             return {f.name: values[f.name] for f in fields(part) if f.name in values}
 
         reading, options = ModelOptions(**of_part(ModelOptions)), PolicyOptions(**of_part(PolicyOptions))

@@ -1,4 +1,4 @@
-"""bisimetric truth: losses of learned metrics against their fixed points and the certified metric."""
+"""Measure the losses of learned metrics against the certified metric (needs PyTorch)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 truth = App(
     name="truth",
-    help="Measure the losses of learned metrics against the certified metric (needs PyTorch).",
+    help=__doc__,
     help_epilogue=epilogue("truth"),
     help_format="plaintext",
 )

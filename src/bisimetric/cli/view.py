@@ -5,11 +5,12 @@ from __future__ import annotations
 import json as formats_json
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
 from cyclopts import Parameter
 
+from ..kinds import Keywords
 from .inputs import check_output, load_policy
 from .models import NO_OPTIONS, ModelOptions, load
 from .solve import Asked
@@ -17,7 +18,7 @@ from .words import BadInputError, readable_bytes, say
 
 if TYPE_CHECKING:
     from ..kinds import Array, Facts
-    from ..metric import MetricSolution
+    from ..metric.solution import MetricSolution
     from ..model import MDP, Chain
     from ..pages.subjects import Subject
 
@@ -77,7 +78,7 @@ def _board(text: str | None) -> tuple[int, int] | None:
 def _of_metric(path: Path, model: str | None, options: ModelOptions, policy: str | None) -> tuple[Subject, str]:
     from ..archives import read_arrays
     from ..damage import reading
-    from ..metric import MetricSolution
+    from ..metric.solution import MetricSolution
     from ..pages import subjects
 
     solution = MetricSolution.load(path)
@@ -102,7 +103,7 @@ def _model_of(
         if "asked_of" not in extra:
             return None
         asked = formats_json.loads(str(extra["asked_of"]))
-        known: dict[str, Any] = {
+        known: Keywords = {
             name: tuple(x) if isinstance(x, list) else x
             for name, x in asked.items()
             if name in ModelOptions.__dataclass_fields__
@@ -155,10 +156,10 @@ def _of_classes(path: Path, model: str | None, options: ModelOptions) -> tuple[S
 
 def _of_folder(folder: Path) -> tuple[Subject, str]:
     from ..pages import subjects
-    from ..policy import PolicySettings
     from ..policy import folder as runs
     from ..policy.checkpoint import restore
     from ..policy.record import likely_actions
+    from ..policy.settings import PolicySettings
     from ..policy.solve import reduced
     from .options import settings_from
 

@@ -6,8 +6,3 @@ written whole before the next begins. `tasks`: what a worker does with a tile, a
 `distances`, `sweeper`, `engine`: the seam of `backends.protocol`, for drivers that know nothing of all this. `costs`:
 what a sweep will cost, before anything is started. `pieces`: independent pieces of work.
 """
-
-from .costs import ClusterPlan
-from .errors import ClusterError
-
-__all__ = ["ClusterError", "ClusterPlan"]

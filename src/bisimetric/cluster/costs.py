@@ -15,8 +15,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..backends.protocol import Array, Comparison, Floats, Ints
+from ..backends.comparison import Comparison
 from ..backends.select import host, tile_sweeper
+from ..kinds import Array, Floats, Ints
 from ..transport import Transport
 from .errors import ClusterError
 from .store import Store

@@ -220,7 +220,7 @@ class _Flight:
 
 
 @contextmanager
-def crew_of(cluster: Any) -> Iterator[Crew]:
+def crew_of(cluster: object) -> Iterator[Crew]:
     """The crew of a client, of a cluster object of Dask, or of an address; what was opened here is closed again."""
     client, own = _client(cluster)
     crew = Crew(client, own)
@@ -230,7 +230,7 @@ def crew_of(cluster: Any) -> Iterator[Crew]:
         crew.close()
 
 
-def _client(cluster: Any) -> tuple[Any, bool]:
+def _client(cluster: object) -> tuple[Any, bool]:
     try:
         from distributed import Client
     except ImportError:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..backends.protocol import Array, Distances, Floats, Ints
+from ..backends.protocol import Distances
 from ..backends.select import distances_of
+from ..kinds import Array, Floats, Ints
 from .tiles import shift
 from .versions import Version
 

@@ -13,8 +13,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ..backends.protocol import Array, Backend, Comparison, Distances, Floats, Ints, PairSolver, matrix_like
+from ..backends.comparison import Comparison, matrix_like
+from ..backends.protocol import Backend, Distances, PairSolver
 from ..backends.select import backend
+from ..kinds import Array, Floats, Ints
 from ..model import Chain, Distributions
 from ..transport import Sinkhorn, Transport
 from .costs import BASE, How, Whole, fitting, too_large
@@ -39,7 +41,7 @@ class ClusterBackend:
 
     device: ClassVar[str] = "cluster"
 
-    def __init__(self, crew: Crew, store: Store, dtype: str, asked: Mapping[str, Any]) -> None:
+    def __init__(self, crew: Crew, store: Store, dtype: str, asked: Mapping[str, object]) -> None:
         self.crew, self.store, self._asked = crew, store, asked
         self.state: dict[str, Any] | None = None  # to go on from
         self._host: Backend = backend("cpu", dtype)
@@ -96,7 +98,7 @@ class ClusterBackend:
 
     def _begin_in_parts(
         self,
-        what: Mapping[str, Any],
+        what: Mapping[str, object],
         outline: Outline,
         numbering: Numbering,
         square: Comparison,
@@ -194,7 +196,7 @@ class ClusterBackend:
         both = {kind: wanted.get(kind, set()) | self.kept[kind] for kind in self.kept}
         self.store.remove_all_but({**both, "d": both["d"] | distances})
 
-    def keep(self, state: Mapping[str, Any], sweeper: ClusterSweeper, version: Version) -> None:
+    def keep(self, state: Mapping[str, object], sweeper: ClusterSweeper, version: Version) -> None:
         """Make this the state to go on from, should all be lost but the store."""
         if self.store.passing:
             return
@@ -233,7 +235,7 @@ def _digest(comparison: Comparison) -> str:
 
 @contextmanager
 def cluster_engine(
-    cluster: Any, store: Path | str | None, dtype: str, asked: Mapping[str, Any]
+    cluster: object, store: Path | str | None, dtype: str, asked: Mapping[str, object]
 ) -> Iterator[ClusterBackend]:
     """The engine of a cluster, for one metric.
 

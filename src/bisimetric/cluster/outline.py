@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ..backends.protocol import Array, Comparison, Ints
+from ..backends.comparison import Comparison
+from ..kinds import Array, Ints
 from ..model import MDP, Chain, Distributions
 from ..model.parts import ModelParts, Part
 from .errors import ClusterError
@@ -170,7 +171,7 @@ def scan(parts: ModelParts, by_actions: bool, ends: tuple[int, int]) -> Scan:
 def kinds_of(part: Part, labels: Sequence[str], *, by_actions: bool) -> tuple[tuple[Kind, ...], Ints, Ints]:
     """(The kinds in a part, a state of each, the kind of each state)."""
     n, counts = part.n_states, np.diff(part.choice_ptr)
-    columns: list[Any] = [part.labels[name].astype(np.int64) for name in labels]
+    columns: list[Ints] = [part.labels[name].astype(np.int64) for name in labels]
     if by_actions:
         widest = int(counts.max())
         padded = np.full((n, widest), -1, np.int64)

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..backends.protocol import Array, Comparison, Ints, corner_of
+from ..backends.comparison import Comparison, corner_of
 from ..backends.select import distances_of, tile_sweeper
+from ..kinds import Array, Ints
 from ..transport import Transport
 from .store import Store
 from .tiles import Grid

@@ -119,7 +119,7 @@ class Store:
         found: Array = np.load(self.place("d", number, tile), mmap_mode="r")
         return found
 
-    def begin(self, question: Mapping[str, Any], grid: Grid) -> tuple[Grid, dict[str, Any] | None]:
+    def begin(self, question: Mapping[str, object], grid: Grid) -> tuple[Grid, dict[str, Any] | None]:
         """Take the folder for a question; returns how it is cut, and the state to go on from, if there is one."""
         found = self.known(question)
         if found is not None:
@@ -132,7 +132,7 @@ class Store:
             raise self._failed(error) from None
         return grid, None
 
-    def known(self, question: Mapping[str, Any]) -> tuple[Grid, dict[str, Any] | None] | None:
+    def known(self, question: Mapping[str, object]) -> tuple[Grid, dict[str, Any] | None] | None:
         """How the folder is cut for a question, and the state to go on from; nothing where none was begun in it."""
         plain = json.loads(json.dumps(question))
         try:
@@ -182,7 +182,7 @@ class Store:
         except OSError:
             return False
 
-    def keep(self, state: Mapping[str, Any]) -> None:
+    def keep(self, state: Mapping[str, object]) -> None:
         """Make what is known so far the state to go on from."""
         try:
             atomic.save_json(self.folder / STATE, state)
@@ -239,7 +239,7 @@ def _spare_name(path: Path) -> str:
     return f"{path.parent.name[:1]}-{path.name}"
 
 
-def _difference(found: Mapping[str, Any], question: Mapping[str, Any]) -> str:
+def _difference(found: Mapping[str, object], question: Mapping[str, object]) -> str:
     """The first entry in which two questions differ."""
     names = [name for name in question if found.get(name) != question[name]]
     return f"{names[0]}: {found.get(names[0])}, not {question[names[0]]}" if names else "another question"

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..backends.protocol import Comparison, Floats, Pending, Sweep, Sweeper
+from ..backends.comparison import Comparison
+from ..backends.protocol import Pending, Sweep, Sweeper
+from ..kinds import Floats
 from ..transport import Transport
 from .distances import ClusterDistances
 from .paths import Paths
@@ -97,10 +99,10 @@ class ClusterSweeper(Sweeper):
         assert self._paths is not None
         d.change(self._paths.follow)
 
-    def start(self, d: Any, count: int, stop: float) -> Pending:
+    def start(self, d: ClusterDistances, count: int, stop: float) -> Pending:
         raise NotImplementedError("policy iteration does not sweep on a cluster.")
 
-    def bounds(self, d: Any, accuracy: float) -> tuple[Floats, Floats]:
+    def bounds(self, d: ClusterDistances, accuracy: float) -> tuple[Floats, Floats]:
         raise NotImplementedError("results are brought home before they are asked for bounds.")
 
     def _stage(self, kind: Kind, d: ClusterDistances, accuracy: float = np.inf) -> list[Report]:

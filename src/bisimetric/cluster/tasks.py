@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ..backends.protocol import Array
 from ..backends.select import tile_sweeper
 from ..backends.threads import alone
+from ..kinds import Array
 from ..model.parts import ModelParts
 from ..transport import Transport
 from .costs import How, TileCosts, costs_of

@@ -19,8 +19,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..backends.protocol import Array, Comparison, Ints
+from ..backends.comparison import Comparison
 from ..backends.select import distances_of
+from ..kinds import Array, Ints
 from ..model import Distributions
 from .versions import Version
 

@@ -24,14 +24,16 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from ..backends.protocol import Comparison, Sweeper
+from ..backends.comparison import Comparison
+from ..backends.protocol import Sweeper
 from ..backends.select import backend
 from ..certificates import Certificate, value_error_with_models
 from ..checks import check_number
 from ..kinds import Floats
-from ..metric import solve_metric
 from ..metric.settings import Match
+from ..metric.solve import solve_metric
 from ..model import MDP, Chain, Distributions
 from ..model.chain import check_discount
 from ..transport import Exact
@@ -142,7 +144,7 @@ def bracket_of(  # noqa: PLR0913 (each is a part of the question, by its name)
     delta: float,
     *,
     gamma: float,
-    policy: Any = None,
+    policy: ArrayLike | None = None,
     fixed_policy: bool = False,
     reward_weight: float = 1.0,
     tol: float = 1e-3,
@@ -405,7 +407,7 @@ class Decomposition:
 
 
 def decompose(
-    counts: Counts, delta: float, *, gamma: float, policy: Any = "uniform", tol: float = 1e-6, **sets: Any
+    counts: Counts, delta: float, *, gamma: float, policy: ArrayLike = "uniform", tol: float = 1e-6, **sets: Any
 ) -> Decomposition:
     """The paper's decomposition for the metric of a policy: see `Decomposition`.
 

@@ -536,19 +536,21 @@ class Counts:
                 command="Give --reward-range LOW,HIGH instead.",
             )
 
-    def bracket(self, delta: float, *, gamma: float, policy: Any = None, **options: Any) -> Bracket:
+    def bracket(self, delta: float, *, gamma: float, policy: ArrayLike | None = None, **options: Any) -> Bracket:
         """Bounds lower ≤ d ≤ upper on the true metric with probability 1 − δ; see `bracket.bracket_of`."""
         from .bracket import bracket_of
 
         return bracket_of(self, delta, gamma=gamma, policy=policy, **options)
 
-    def decomposition(self, delta: float, *, gamma: float, policy: Any = "uniform", **options: Any) -> Decomposition:
+    def decomposition(
+        self, delta: float, *, gamma: float, policy: ArrayLike = "uniform", **options: Any
+    ) -> Decomposition:
         """The paper's decomposition of errors for an estimated model; see `bracket.decompose`."""
         from .bracket import decompose
 
         return decompose(self, delta, gamma=gamma, policy=policy, **options)
 
-    def certify(self, policy: Any, delta: float, *, gamma: float, **options: Any) -> DataCertificate:
+    def certify(self, policy: ArrayLike, delta: float, *, gamma: float, **options: Any) -> DataCertificate:
         """A bound on the loss of any policy in the true MDP, with probability 1 − δ; see `policies.certify`."""
         from .policies import certify
 

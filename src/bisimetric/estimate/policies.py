@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from ..certificates import Certificate
 from ..kinds import Bools, Floats
@@ -69,7 +70,7 @@ class DataCertificate:
         return cls(**numbers, visited=visited, certificate=certificate, delta=float(data["delta"]), notes=notes)
 
 
-def certify(counts: Counts, policy: Any, delta: float, *, gamma: float, **sets: Any) -> DataCertificate:
+def certify(counts: Counts, policy: ArrayLike, delta: float, *, gamma: float, **sets: Any) -> DataCertificate:
     """A bound on the loss of a policy in the true MDP, with probability 1 − δ.
 
     It holds for all policies at once, so the policy may be chosen from the same data, and the best of several

@@ -27,7 +27,7 @@ from numpy.typing import ArrayLike
 from ..aggregation import EpsilonCover, Partition
 from ..checks import check_number
 from ..kinds import Floats, Ints
-from ..metric import solve_metric
+from ..metric.solve import solve_metric
 from ..model import MDP, Distributions
 from ..model.chain import check_discount
 from ..values import greedy, optimal_values

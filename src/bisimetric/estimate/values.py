@@ -11,9 +11,10 @@ confidence set from the band that V* is known to lie in, and the band narrows fr
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from ..kinds import Floats, Ints
 from ..model import ModelError
@@ -142,7 +143,7 @@ def value_band(
             sets, gamma, alpha if high > low else 0.0, Band(lower, upper, lower, upper), pooled
         )
         lower, one = _iterated(lambda V: best(rows_low(V)), lower, gamma, limit, False, left // 2)  # noqa: B023 (at once)
-        upper, other = _iterated(lambda V: best(rows_high(V)), upper, gamma, limit, True, left // 2)  # noqa: B023
+        upper, other = _iterated(lambda V: best(rows_high(V)), upper, gamma, limit, True, left // 2)  # noqa: B023 (at once)
         last, width, left = width, float((upper - lower).max()), left - one - other
         # Bounds that cross contradict each other, which who asked for them finds; narrower ones would say no more.
         if alpha == 0.0 or left < 2 or (lower > upper).any() or not width < 0.98 * last:
@@ -249,7 +250,7 @@ def _shortfalls(best: Band, n_states: int) -> Floats:
     return np.asarray(np.maximum(np.minimum(other, best.upper[:, None]) - lower, 0.0))
 
 
-def policy_weights(sets: Confidence, policy: Any) -> Floats:
+def policy_weights(sets: Confidence, policy: ArrayLike) -> Floats:
     """A policy as weights of all rows [S, A]: the word "uniform", numbers of actions [S], or probabilities [S, A]."""
     n, A = sets.n_states, sets.n_actions
     if isinstance(policy, str):

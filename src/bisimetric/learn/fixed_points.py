@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from ..certificates import Certificate
 from ..checks import check_type
 from ..kinds import Floats
-from ..metric import solve_metric
+from ..metric.solve import solve_metric
 from ..model import MDP, Chain
 from ..transport import Independent, KLBall, Sinkhorn
 from .couplings import Categorical

@@ -12,7 +12,8 @@ from torch import Tensor, nn
 
 from ..aggregation import EpsilonCover
 from ..kinds import Floats, Ints
-from ..metric import MetricSolution, solve_metric
+from ..metric.solution import MetricSolution
+from ..metric.solve import solve_metric
 from ..model import MDP, Chain
 from ..values import policy_values
 from .fixed_points import chain_of

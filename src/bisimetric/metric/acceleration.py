@@ -15,82 +15,33 @@ change is least in mean square (reduced rank extrapolation, after Eddy and Meši
 **Shifts** (`Shifts`) of full sweeps that are too large for that: what falls slowest is the mean of all distances, so
 they are shifted to where it is going.
 
-Nothing here is trusted: errors come from full sweeps, whose contraction bound holds for any d. Where changes do not
-fall as those of plain sweeps would, or accelerations leave nearly all of them, there are plain sweeps for a while,
-twice as many each time, so that the contraction wins in the end.
+Nothing here is trusted: errors come from full sweeps, whose contraction bound holds for any d. When to accelerate, and
+when plain sweeps do better, is a matter of `pace`.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
-from math import log
 
 import numpy as np
 
-from ..backends.protocol import Comparison, Distances, Sweep, Sweeper
+from ..backends.comparison import Comparison
+from ..backends.protocol import Distances, Sweep, Sweeper
 from .evaluation import Evaluation, Mixing, Secants, has_secants, least_combination, mixes
+from .pace import WEAK, Pace
 
 _ROUGH, _NARROW = 5, 8  # sweeps of independent plans to begin with, and the widest supports for which that pays
 _FEW = 1 << 15  # bytes of d up to which there is no such beginning, and plain sweeps may do if they are not many
 _NOT_MANY = 18
-_TINY = float(np.finfo(np.float64).tiny)
 _PRODUCTS = 2400  # sweeps with kept plans of one policy iteration
 _CYCLE = 5  # sweeps that an extrapolation combines
 _IN_PLACE, _ENOUGH = 12, 4  # of one without room for iterates: at most, and where half of the change is gone
 _CLOSER = 0.1  # an evaluation leaves this share of the last change
-_SLACK = 10.0  # changes may exceed those of a contraction by this factor at first
-_HELPS, _WEAK = 0.9, 2  # an acceleration leaves less than this share of the change; so many in a row may leave more
 
 
-@dataclass
-class Pace:
-    """When accelerations are put off: changes must stay below those of a contraction, or plain sweeps follow.
-
-    Near c_T = 1 a contraction hardly falls, so an acceleration is also judged by the change that it left: where several
-    in a row have left nearly all of it, as where numbers are not exact enough for them, plain sweeps are as good.
-
-    Attributes: wait (plain sweeps to come), next_wait (and after the next failure), most (the largest change that the
-    next sweep may make), last (the change of the last sweep; 0 where distances were moved since, infinite before any),
-    before (the change before the acceleration that the next sweep judges; infinite where there was none), weak
-    (accelerations in a row that left nearly all of it).
-    """
-
-    wait: int = 0
-    next_wait: int = 1
-    most: float = np.inf
-    last: float = np.inf
-    before: float = np.inf
-    weak: int = 0
-
-    def judge(self, change: float, contraction: float) -> bool:
-        """Take note of the change of a sweep; returns whether it is as small as it should be."""
-        if self.before < np.inf:
-            self.weak = 0 if change <= _HELPS * self.before else self.weak + 1
-        good = change <= self.most and (self.before == np.inf or self.weak < _WEAK)
-        self.before = np.inf
-        if not good:
-            self.wait, self.next_wait = self.next_wait, 2 * self.next_wait
-        self.most = contraction * (self.most if good and self.most < np.inf else _SLACK * change)
-        self.last = change
-        return good
-
-    def to_come(self, change: float, goal: float) -> float:
-        """How many plain sweeps it would take to changes of `goal`, if they go on to fall as this one did."""
-        if self.last == np.inf:  # another sweep will tell
-            return 1.0
-        if not 0.0 < change < self.last:
-            return np.inf
-        return (log(max(goal, _TINY)) - log(change)) / (log(change) - log(self.last))
-
-    def due(self) -> bool:
-        """Whether to accelerate now."""
-        self.wait -= 1
-        return self.wait < 0
-
-
-class Acceleration:
-    """What is done between sweeps: nothing, here. Sweeps alone, as theorems count them.
+class Acceleration(ABC):
+    """What is done between sweeps.
 
     Attributes: pace; products (frozen sweeps so far); moved (how far the last `improve` may have moved the distances,
     also where Ctrl-C ended it; infinite where that is not known).
@@ -110,6 +61,7 @@ class Acceleration:
         del d
         return False
 
+    @abstractmethod
     def improve(self, d: Distances, report: Sweep, goal: float) -> None:
         """Bring d, which a sweep has just replaced, nearer to the fixed point.
 
@@ -136,7 +88,7 @@ class PolicyIteration(Acceleration):
     def improve(self, d: Distances, report: Sweep, goal: float) -> None:
         c, self.moved = self.sweeper.comparison, 0.0
         soon_there = self._few(d) and self.pace.to_come(report.change, goal) <= _NOT_MANY
-        swinging = not self.pace.judge(report.change, c.c_T) and self.pace.weak >= _WEAK
+        swinging = not self.pace.judge(report.change, c.c_T) and self.pace.weak >= WEAK
         due = self.pace.due()
         if (not due and not (swinging and mixes(d.nbytes))) or soon_there:
             return
@@ -306,12 +258,12 @@ def _to_come(last: float, mean: float, most: float) -> float:
     return rho / (1.0 - rho) * mean
 
 
-def acceleration_of(sweeper: Sweeper, d: Distances, wanted: bool, pace: Pace) -> Acceleration:
-    """The way that suits a sweeper and the size of its distances."""
-    if not wanted or sweeper.comparison.c_T == 0.0:
-        return Acceleration(sweeper, pace)
+def acceleration_of(sweeper: Sweeper, d: Distances, pace: Pace) -> Acceleration | None:
+    """The way that suits a sweeper and the size of its distances, if there is one."""
+    if sweeper.comparison.c_T == 0.0:
+        return None
     if sweeper.keep_choices():
         return PolicyIteration(sweeper, pace)
     if mixes(d.nbytes):
         return Extrapolation(sweeper, pace)
-    return Shifts(sweeper, pace) if sweeper.transport.order == 1.0 else Acceleration(sweeper, pace)
+    return Shifts(sweeper, pace) if sweeper.transport.order == 1.0 else None

@@ -14,12 +14,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
+from typing import TYPE_CHECKING, NamedTuple, Unpack, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..backends.protocol import Backend, Comparison, Sweeper, corner_of
+from ..backends.comparison import Comparison, corner_of
+from ..backends.protocol import Backend, Sweeper
 from ..backends.select import host
 from ..certificates import Certificate, CertificateError
 from ..checks import check_type, merged
@@ -52,7 +53,7 @@ def compare(
     *,
     settings: MetricSettings | None = None,
     on_progress: Callable[[Progress], None] | None = None,
-    cluster: Any = None,
+    cluster: object = None,
     store: Path | str | None = None,
     **changes: Unpack[MetricChanges],
 ) -> CrossMetric:
@@ -94,9 +95,7 @@ def compare(
         raise ValueError('diagonal="zero" is for the distances of one model: between two there is no diagonal.')
     largest = comparison_of(both, question).largest
     # Each side is reduced by itself; a bound that counts both states of a pair counts each side by half.
-    left: Reduction[Any] = (
-        _unreduced(model) if isinstance(model, Outline) else reduced(model, question, chosen.lump, largest)
-    )
+    left = _unreduced(model) if isinstance(model, Outline) else reduced(model, question, chosen.lump, largest)
     right = reduced(other, question, chosen.lump, largest)
     floor = 0.5 * (left.error + right.error)
     notes = metric_notes(both, question, _counts(model, other) if isinstance(model, Outline) else None)
@@ -125,9 +124,9 @@ def compare(
     )
 
 
-def _unreduced(outline: Outline) -> Reduction[Any]:
-    whole: Any = outline.parts
-    return Reduction(whole)
+def _unreduced(outline: Outline) -> Reduction[Chain | MDP]:
+    """A model that is read in parts as it is; what a `CrossMetric` asks of a model beside its rows, it has too."""
+    return Reduction(cast(Chain, outline.parts))
 
 
 def _counts(outline: Outline, other: Chain | MDP) -> Ints:
@@ -203,8 +202,8 @@ class CrossMetric:
     largest: float
     notes: tuple[str, ...]
     question: Question
-    _left: Reduction[Any] = field(repr=False)
-    _right: Reduction[Any] = field(repr=False)
+    _left: Reduction[Chain | MDP] = field(repr=False)
+    _right: Reduction[Chain | MDP] = field(repr=False)
     _work: FixedPoint = field(repr=False)
 
     @cached_property

@@ -20,7 +20,8 @@ import numpy as np
 
 from ..backends.protocol import Distances, Sweep, Sweeper
 from ..status import Status
-from .acceleration import Pace, acceleration_of
+from .acceleration import Acceleration, acceleration_of
+from .pace import Pace
 
 
 class Progress(NamedTuple):
@@ -52,7 +53,8 @@ class Watch(NamedTuple):
 class FixedPoint:
     """A solve under way: the distances, and what is known of their error.
 
-    Attributes: d; error (‖d − d~‖∞ at most); sweeps, iterations (of transports); seconds.
+    Attributes: d; error (‖d − d~‖∞ at most); sweeps, iterations (of transports); seconds; pace, acceleration (what is
+    done between sweeps; None for sweeps alone, as theorems count them).
     """
 
     def __init__(self, sweeper: Sweeper, d: Distances, aim: Aim, *, fresh: bool, accelerate: bool, pace: Pace) -> None:
@@ -60,7 +62,8 @@ class FixedPoint:
         self.sweeper, self.d, self.aim, self._fresh = sweeper, d, aim, fresh
         self.error = max(sweeper.comparison.largest, d.largest())
         self.sweeps, self.iterations, self._began = 0, 0, time.perf_counter()
-        self.acceleration = acceleration_of(sweeper, d, accelerate, pace)
+        self.pace = pace
+        self.acceleration = acceleration_of(sweeper, d, pace) if accelerate else None
 
     @property
     def seconds(self) -> float:
@@ -84,7 +87,7 @@ class FixedPoint:
 
     def _run(self, max_sweeps: int, watch: Watch) -> Status:
         best_change, stuck, saved = np.inf, 0, time.perf_counter()
-        if self._fresh:
+        if self._fresh and self.acceleration is not None:
             self._fresh = not self.acceleration.begin(self.d)
         while self.sweeps < max_sweeps:
             report = self._sweep(watch)
@@ -97,10 +100,11 @@ class FixedPoint:
                 reached = report.transport_error <= max(self.aim.accuracy, report.rounding)
                 limited = self.sweeper.transport.iterative and not reached
                 return Status.TRANSPORT_LIMIT if limited else Status.ROUNDING
-            if self.sweeps < max_sweeps:  # the last sweep is that of the certificate
-                self._accelerate(report)
+            if self.acceleration is not None and self.sweeps < max_sweeps:  # the last sweep is that of the certificate
+                self._accelerate(self.acceleration, report)
             due = time.perf_counter() - saved >= watch.checkpoint_every
-            if watch.on_checkpoint is not None and due and self.acceleration.at_rest:
+            at_rest = self.acceleration is None or self.acceleration.at_rest
+            if watch.on_checkpoint is not None and due and at_rest:
                 watch.on_checkpoint(self)
                 saved = time.perf_counter()
         return Status.SWEEP_LIMIT
@@ -115,14 +119,14 @@ class FixedPoint:
             watch.on_progress(Progress(self.sweeps, self.error, self.aim.tol, report.change, self.seconds))
         return report
 
-    def _accelerate(self, report: Sweep) -> None:
+    def _accelerate(self, acceleration: Acceleration, report: Sweep) -> None:
         """Bring d nearer to the fixed point; its error is then that of the sweep, and how far d moved since."""
-        fresh, self._fresh = self._fresh, False
         c_T, swept = self.sweeper.comparison.c_T, self.error
-        if fresh or c_T == 0.0:
+        if self._fresh:
+            self._fresh = False
             return
         goal = ((self.aim.tol - self.aim.floor) * (1.0 - c_T) - report.rounding) / c_T - report.transport_error
         try:
-            self.acceleration.improve(self.d, report, max(goal, 0.0))
+            acceleration.improve(self.d, report, max(goal, 0.0))
         finally:
-            self.error = swept + self.acceleration.moved
+            self.error = swept + acceleration.moved

@@ -12,8 +12,9 @@ from typing import Protocol
 
 import numpy as np
 
-from ..backends.protocol import Distances, Floats, Sweeper
+from ..backends.protocol import Distances, Sweeper
 from ..backends.threads import single_thread
+from ..kinds import Floats
 
 # Bytes of d up to which: iterates that are mixed, frozen sweeps before each.
 _WINDOWS = ((4 << 20, 20, 2), (32 << 20, 10, 4), (128 << 20, 3, 4))

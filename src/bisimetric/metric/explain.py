@@ -33,8 +33,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..backends.comparison import Comparison
 from ..backends.plans import plan_of, transport_cost
-from ..backends.protocol import Comparison
 from ..certificates import Certificate
 from ..checks import check_number, check_whole
 from ..kinds import Array, Floats

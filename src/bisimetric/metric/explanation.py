@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ..certificates import Certificate
 from ..kinds import Facts
-from ..showing import name_html, number, percent, short
+from ..showing import escaped, name_html, number, percent, short
 
 
 @dataclass(frozen=True)
@@ -181,12 +180,12 @@ class Explanation:
         )
         rest = f"<p>Not looked into: {self._share(self.remainder)}.</p>" if self.remainder > 0.0 else ""
         rows = "".join(
-            f"<tr><td>{self._bar(o.share)}</td><td>{html.escape(o.what)} at {name_html(o.names[0], 30)}, "
+            f"<tr><td>{self._bar(o.share)}</td><td>{escaped(o.what)} at {name_html(o.names[0], 30)}, "
             f"{name_html(o.names[1], 30)}</td></tr>"
             for o in self.origins
         )
         origins = f"<p>Where it comes from, over all paths:</p><table>{rows}</table>" if rows else ""
-        notes = "".join(f"<p><i>{html.escape(note)}</i></p>" for note in self.notes)
+        notes = "".join(f"<p><i>{escaped(note)}</i></p>" for note in self.notes)
         return f"<div class='bisimetric'>{head}{self._branch_html(self.cause, 0)}{rest}{origins}{notes}</div>"
 
     _repr_html_ = html
@@ -200,9 +199,9 @@ class Explanation:
         )
 
     def _branch_html(self, cause: Cause, level: int) -> str:
-        items = [f"<li>{self._bar(share)} {html.escape(what)}</li>" for what, share in own_parts(cause)]
+        items = [f"<li>{self._bar(share)} {escaped(what)}</li>" for what, share in own_parts(cause)]
         if cause.actions is not None:
-            items.insert(0, f"<li>{html.escape(deciding(cause))}</li>")
+            items.insert(0, f"<li>{escaped(deciding(cause))}</li>")
         for child in cause.causes:
             line = (
                 f"{self._bar(child.share)} mass {number(child.mass)} on {name_html(child.names[0], 30)}, "

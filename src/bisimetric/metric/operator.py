@@ -22,8 +22,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..backends.protocol import Backend, Comparison, Ints, Sweeper
+from ..backends.comparison import Comparison
+from ..backends.protocol import Backend, Sweeper
 from ..backends.select import backend
+from ..kinds import Ints
 from ..lumping import label_classes
 from ..model import MDP, Chain
 from .settings import Question

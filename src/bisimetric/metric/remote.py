@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from ..backends.protocol import Backend, Sweeper
 from ..backends.select import backend, distances_of
@@ -15,14 +14,14 @@ from ..cluster.crew import crew_of
 from ..cluster.outline import Outline, scanned
 from ..model import MDP, Chain
 from ..model.parts import ModelParts
-from .acceleration import Acceleration, Pace
 from .driver import Aim, FixedPoint, Progress, Watch
+from .pace import Pace
 from .settings import Question
 
 Model = Chain | MDP | ModelParts | Outline
 
 
-def engine_of(question: Question, cluster: Any, store: Path | str | None) -> AbstractContextManager[Backend]:
+def engine_of(question: Question, cluster: object, store: Path | str | None) -> AbstractContextManager[Backend]:
     """The engine that a question asks for, or that of a cluster, in a context."""
     if cluster is None:
         if store is not None:
@@ -32,7 +31,7 @@ def engine_of(question: Question, cluster: Any, store: Path | str | None) -> Abs
 
 
 @contextmanager
-def _on_cluster(question: Question, cluster: Any, store: Path | str | None) -> Iterator[Backend]:
+def _on_cluster(question: Question, cluster: object, store: Path | str | None) -> Iterator[Backend]:
     from .. import __version__
     from ..cluster.engine import cluster_engine
 
@@ -53,7 +52,7 @@ def watch(engine: Backend, on_progress: Callable[[Progress], None] | None) -> Wa
             "sweeps": work.sweeps,
             "iterations": work.iterations,
             "error": work.error,
-            "pace": asdict(work.acceleration.pace),
+            "pace": asdict(work.pace),
         }
         engine.keep(state, work.sweeper, work.d.version())  # type: ignore[attr-defined]
 
@@ -72,7 +71,7 @@ def fixed_point(sweeper: Sweeper, aim: Aim, *, accelerate: bool, engine: Backend
     return work
 
 
-def outlined(model: Model, cluster: Any, match: str | None) -> Chain | MDP | Outline:
+def outlined(model: Model, cluster: object, match: str | None) -> Chain | MDP | Outline:
     """A model as it is, or what is known of one that workers read in parts, once they have looked through it."""
     check_type("model", model, Chain, MDP, ModelParts, Outline, words="a Chain or an MDP, or one that is read in parts")
     if not isinstance(model, ModelParts):
@@ -96,5 +95,5 @@ def bring_home(work: FixedPoint, question: Question) -> None:
         return
     home: Sweeper = backend("cpu", question.dtype).sweeper(comparison, question.transport, False)
     work.d, work.sweeper = distances_of(work.d.to_host()), home
-    work.acceleration = Acceleration(home, work.acceleration.pace)
+    work.acceleration = None
     work.d.freeze()

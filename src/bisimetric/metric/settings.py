@@ -11,6 +11,7 @@ import numpy as np
 
 from .. import transport as transports
 from ..checks import InputError, check_number, check_type, check_whole
+from ..kinds import Facts
 from ..lumping import respected_labels
 from ..model import MDP, Chain
 from ..transport import Exact, Transport
@@ -177,7 +178,7 @@ class Question:
         """The same question of a model in place of another, which may not have all labels."""
         return replace(self, respected=tuple(name for name in self.respected if name in model.state_labels))
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> Facts:
         """The question in plain types."""
         way = self.transport
         plain = {"kind": type(way).__name__, **{f.name: getattr(way, f.name) for f in dataclasses.fields(way)}}

@@ -8,7 +8,6 @@ B from feasible plans. Also d~ ≥ c_R |V(s) − V(t)| for the values under disc
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import json
 import os
 from collections.abc import Mapping
@@ -18,7 +17,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..archives import read_arrays, save_arrays
 from ..backends.protocol import Distances, Sweeper
@@ -26,14 +24,15 @@ from ..backends.select import distances_of
 from ..certificates import Certificate, CertificateError
 from ..damage import DamagedFileError, reading
 from ..frames import frame
+from ..kinds import Array, Facts
 from ..model import MDP, Chain
 from ..reduction import Reduction
 from ..showing import state_number, table_html
 from ..status import Status
 from ..values import value_ranges
-from .acceleration import Pace
 from .explanation import Explanation
 from .operator import sweeper_of
+from .pace import Pace
 from .plan import check_room
 from .settings import Question
 from .undiscounted import Enclosure
@@ -75,7 +74,7 @@ class MetricSolution:
     enclosure: Enclosure | None = None
 
     @cached_property
-    def distance(self) -> NDArray[Any]:
+    def distance(self) -> Array:
         """d [S, S] as an array of NumPy; what a device computed is copied when it is first asked for."""
         full = self.restart.of_states().view()  # a solve that goes on may still write to what is behind it
         full.setflags(write=False)
@@ -106,7 +105,7 @@ class MetricSolution:
             f"{self.status.name} after {self.sweeps} sweeps)"
         )
 
-    def bracket(self) -> tuple[NDArray[Any], NDArray[Any]]:
+    def bracket(self) -> tuple[Array, Array]:
         """Rigorous bounds (lower, upper) around the exact metric (λ = 0, same p).
 
         Above: feasible plans. Below: dual potentials, and differences of values. Works for every transport,
@@ -139,7 +138,7 @@ class MetricSolution:
             raise CertificateError(f"bounds around the exact metric cross by {crossed:.3g}.")
         return self._of_states(lower, upper)
 
-    def _of_states(self, lower: NDArray[Any], upper: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    def _of_states(self, lower: Array, upper: Array) -> tuple[Array, Array]:
         """Bounds of pairs of the reduced model's states as bounds of pairs of states, which its rounding widens."""
         reduction = self.restart.reduction
         if reduction.model is reduction.full:
@@ -214,7 +213,7 @@ class MetricSolution:
             width=width,
         )
 
-    def save(self, path: str | os.PathLike[str], *, restart: bool = False, **extra: Any) -> None:
+    def save(self, path: str | os.PathLike[str], *, restart: bool = False, **extra: object) -> None:
         """Write the solution to an .npz file, whole or not at all.
 
         Args:
@@ -247,7 +246,7 @@ class MetricSolution:
             return cls._from_arrays(path, read_arrays(path))
 
     @classmethod
-    def _from_arrays(cls, path: Path, data: Mapping[str, NDArray[Any]]) -> MetricSolution:
+    def _from_arrays(cls, path: Path, data: Mapping[str, Array]) -> MetricSolution:
         if str(data.get("format")) != FORMAT:
             raise DamagedFileError(f"{path}: not a metric file (no entry format = {FORMAT!r}).")
         if int(data["version"]) != VERSION:
@@ -297,10 +296,10 @@ class Restart:
         self,
         distance: Distances,
         question: Question,
-        reduction: Reduction[Any] | None = None,
+        reduction: Reduction[Chain | MDP] | None = None,
         sweeper: Sweeper | None = None,
         *,
-        kept: Mapping[str, NDArray[Any]] | None = None,
+        kept: Mapping[str, Array] | None = None,
         fingerprint: str = "",
         pace: Pace | None = None,
     ) -> None:
@@ -318,7 +317,7 @@ class Restart:
         return self._reduction is not None
 
     @property
-    def reduction(self) -> Reduction[Any]:
+    def reduction(self) -> Reduction[Chain | MDP]:
         if self._reduction is None:
             raise ValueError(
                 "this solution comes from a file, without its model; go on from it with solve_metric(model, "
@@ -329,8 +328,7 @@ class Restart:
     @property
     def model(self) -> Chain | MDP:
         """The model that was worked on."""
-        model: Chain | MDP = self.reduction.model
-        return model
+        return self.reduction.model
 
     @property
     def sweeper(self) -> Sweeper:
@@ -346,16 +344,16 @@ class Restart:
         """A hash of all that what was remembered depends on."""
         return fingerprint(self._sweeper) if self._sweeper is not None else self._fingerprint
 
-    def kept_arrays(self) -> Mapping[str, NDArray[Any]]:
+    def kept_arrays(self) -> Mapping[str, Array]:
         """What the solver remembers of each pair, by name."""
         return self._sweeper.solver.remembered() if self._sweeper is not None else self._kept
 
-    def of_states(self) -> NDArray[Any]:
+    def of_states(self) -> Array:
         """Distances of all states."""
         array = self.distance.to_host()
         return array if self._reduction is None else self._reduction.expand(array)
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> Facts:
         portable = self._sweeper is None or self._sweeper.portable
         return {
             "distance": self.distance.to_host(),
@@ -380,6 +378,8 @@ class Restart:
 
 def fingerprint(sweeper: Sweeper) -> str:
     """A hash of all that what a solver remembers depends on."""
+    import hashlib
+
     comparison, engine = sweeper.comparison, sweeper.backend
     digest = hashlib.sha256(repr((sweeper.transport, engine.dtype.name, engine.device)).encode())
     rows = comparison.rows
@@ -388,7 +388,7 @@ def fingerprint(sweeper: Sweeper) -> str:
     return digest.hexdigest()
 
 
-def value_lower_bound(model: Chain | MDP, c_R: float, c_T: float) -> NDArray[Any]:
+def value_lower_bound(model: Chain | MDP, c_R: float, c_T: float) -> Array:
     """c_R |V(s) − V(t)| less what V may be off, a lower bound on the exact metric [S, S].
 
     V is the value under discount c_T: of the chain, or of the best and of the worst policy of an MDP.

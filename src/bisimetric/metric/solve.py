@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple, Unpack
+from typing import Literal, NamedTuple, Unpack
 
 import numpy as np
 
@@ -22,9 +22,9 @@ from ..reduction import LUMP_TOL, Reduction, lumped
 from ..status import Status
 from ..transport import Exact, Transport
 from . import remote
-from .acceleration import Pace
 from .driver import Aim, FixedPoint, Progress, Watch
 from .operator import comparison_groups, largest_distance, sweeper_of
+from .pace import Pace
 from .plan import two_fit
 from .settings import MetricChanges, MetricSettings, Question
 from .solution import MetricSolution, Restart, fingerprint
@@ -40,7 +40,7 @@ def solve_metric(  # noqa: PLR0913 (settings of a solve, by their names)
     on_progress: Callable[[Progress], None] | None = None,
     on_checkpoint: Callable[[MetricSolution], None] | None = None,
     checkpoint_every: float = 60.0,
-    cluster: Any = None,
+    cluster: object = None,
     store: Path | str | None = None,
     **changes: Unpack[MetricChanges],
 ) -> MetricSolution:
@@ -93,7 +93,7 @@ def solve_metric(  # noqa: PLR0913 (settings of a solve, by their names)
         work = FixedPoint(sweeper, d, aim, fresh=start is None, accelerate=chosen.accelerate, pace=replace(pace))
 
         def solution(work: FixedPoint, status: Status) -> MetricSolution:
-            restart = Restart(work.d, question, reduction, sweeper, pace=replace(work.acceleration.pace))
+            restart = Restart(work.d, question, reduction, sweeper, pace=replace(work.pace))
             return _solution(work, status, notes, question, restart)
 
         def keep(work: FixedPoint) -> None:
@@ -124,7 +124,7 @@ def _spare_memory(sweeper: Sweeper, chosen: MetricSettings) -> tuple[str, ...]:
 class Cluster(NamedTuple):
     """Where work is done that is not done here, and who is told of it."""
 
-    cluster: Any
+    cluster: object
     store: Path | str | None
     on_progress: Callable[[Progress], None] | None
 
@@ -132,7 +132,7 @@ class Cluster(NamedTuple):
 def _on_cluster(
     chosen: MetricSettings,
     question: Question,
-    reduction: Reduction[Any],
+    reduction: Reduction[Chain | MDP],
     notes: tuple[str, ...],
     where: Cluster,
 ) -> MetricSolution:
@@ -143,7 +143,7 @@ def _on_cluster(
         work = remote.fixed_point(sweeper, aim, accelerate=chosen.accelerate, engine=engine)
         status = work.run(chosen.max_sweeps, remote.watch(engine, where.on_progress))
         remote.bring_home(work, question)
-    restart = Restart(work.d, question, reduction, work.sweeper, pace=replace(work.acceleration.pace))
+    restart = Restart(work.d, question, reduction, work.sweeper, pace=replace(work.pace))
     return _solution(work, status, notes, question, restart)
 
 
@@ -202,7 +202,7 @@ def reduced(model: Chain | MDP, question: Question, wanted: bool | None, largest
     error = 2.0 * (rewards + c_T * masses ** (1.0 / transport.p) * largest) / (1.0 - c_T)
     if wanted is None and error > 0.01 * question.tol:
         return Reduction(model)
-    match = "hausdorff" if question.match == "hausdorff" else "labels"
+    match: Literal["labels", "hausdorff"] = "hausdorff" if question.match == "hausdorff" else "labels"
     return lumped(model, match, question.of_reduced(model).respected, error)
 
 
@@ -230,7 +230,7 @@ def _rescaled(model: Chain | MDP) -> tuple[str, ...]:
     return ()
 
 
-def _first_distance(sweeper: Sweeper, reduction: Reduction[Any], start: MetricSolution | None) -> Distances:
+def _first_distance(sweeper: Sweeper, reduction: Reduction[Chain | MDP], start: MetricSolution | None) -> Distances:
     """0, or a copy of an earlier distance, with what was remembered of its pairs handed to the sweeper."""
     engine = sweeper.backend
     if start is None:

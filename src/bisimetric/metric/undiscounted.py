@@ -51,18 +51,22 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..backends.protocol import Array, Distances, Floats, Sweep, Sweeper
+from ..backends.protocol import Distances, Sweep, Sweeper
 from ..backends.select import distances_of, host
 from ..backends.threads import single_thread
+from ..kinds import Array, Floats
 from ..model import Chain
 from ..reduction import LUMP_TOL, Lumped, Reduction
 from ..status import Status
 from .driver import Progress, Watch
+
+if TYPE_CHECKING:
+    from scipy.sparse import csc_array
 
 SOURCE = "inductive bounds without discount: F(U) ≤ U and L ≤ F(L), verified"
 
@@ -87,7 +91,7 @@ class Equations(Protocol):
         """One pass of Gauss and Seidel for share·constants + shift on the right; returns the largest defect."""
         ...
 
-    def matrix(self) -> Any:
+    def matrix(self) -> csc_array:
         """leaving on the diagonal, less the masses: a sparse array of SciPy."""
         ...
 
@@ -315,7 +319,7 @@ def without_rewards(chain: Chain) -> Chain:
     return replace(chain, rewards=np.zeros(chain.n_states), reward_range=(0.0, 0.0), reward_name=None)
 
 
-def certainty_notes(chain: Chain, reduction: Reduction[Any]) -> tuple[str, ...]:
+def certainty_notes(chain: Chain, reduction: Reduction[Chain]) -> tuple[str, ...]:
     """What was taken as equal although the numbers differ."""
     if not isinstance(reduction, Lumped):
         return ()
@@ -328,7 +332,7 @@ def certainty_notes(chain: Chain, reduction: Reduction[Any]) -> tuple[str, ...]:
     )
 
 
-def _inexact_states(chain: Chain, reduction: Lumped[Any]) -> int:
+def _inexact_states(chain: Chain, reduction: Lumped[Chain]) -> int:
     """How many states are not bisimilar, number by number, to the one that stands for them.
 
     A sum that is rounded once (`math.fsum`) is 0 only where it is 0.

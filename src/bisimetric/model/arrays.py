@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, overload
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from ..kinds import Floats, Ints, Matrices, Matrix, Sparse
+from ..kinds import Bools, Floats, Ints, Matrices, Matrix, Sparse
 from .distributions import Distributions, ModelError, floats
 
 if TYPE_CHECKING:
@@ -93,13 +93,13 @@ def _expected(per_transition: Floats, rows: Distributions) -> Floats:
 
 def feasible_choices(
     rows: Distributions, rewards: Floats, mask: ArrayLike | None, n_actions: int, state_names: Sequence[str] | None
-) -> NDArray[np.bool_]:
+) -> Bools:
     """Which of all actions of all states there are [S·A].
 
     Those are left out whose mask is false, whose reward is −inf, or whose row is 0 everywhere. Raises where a state has
     none left.
     """
-    there: NDArray[np.bool_] = (rewards != -np.inf) & (rows.sizes > 0)
+    there: Bools = (rewards != -np.inf) & (rows.sizes > 0)
     if mask is not None:
         given = np.asarray(mask)
         if given.dtype != np.bool_ or given.shape != (rows.n_states, n_actions):

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from ..checks import check_number
 from ..frames import frame
-from ..kinds import Floats, Ints, Matrix
+from ..kinds import Bools, Floats, Ints, Matrix
 from ..showing import table_html
 from .distributions import Distributions, ModelError, floats, freeze
 
@@ -36,7 +36,7 @@ class Chain:
     state_names: tuple[str, ...] | None = None
     classes: Ints | None = None
     reward_range: tuple[float, float] = (0.0, 1.0)
-    state_labels: Mapping[str, NDArray[np.bool_]] = field(default_factory=dict)
+    state_labels: Mapping[str, Bools] = field(default_factory=dict)
     reward_name: str | None = None
 
     @classmethod
@@ -127,7 +127,7 @@ def check_rewards(rewards: Floats, name_of_row: Callable[[int], str]) -> None:
         )
 
 
-def checked_label(name: str, holds: ArrayLike, n_states: int) -> NDArray[np.bool_]:
+def checked_label(name: str, holds: ArrayLike, n_states: int) -> Bools:
     """A label as one boolean per state, read-only."""
     array = np.array(holds)
     if array.shape != (n_states,) or array.dtype != np.bool_:

@@ -155,6 +155,20 @@ class Distributions:
         """Shannon entropy of each row, in nats [N]."""
         return np.asarray(-np.add.reduceat(np.log(self.probs) * self.probs, self.indptr[:-1]))
 
+    def same_supports(self, old: Distributions) -> Bools:
+        """For each row, whether its successors are those it had before [N]."""
+        n = len(self)
+        if len(old) != n:
+            return np.zeros(n, np.bool_)
+        if np.array_equal(self.indptr, old.indptr) and np.array_equal(self.indices, old.indices):
+            return np.ones(n, np.bool_)
+        sizes = self.sizes
+        same: Bools = sizes == old.sizes
+        for row in np.flatnonzero(same):
+            x, y = self.indptr[row], old.indptr[row]
+            same[row] = np.array_equal(self.indices[x : x + sizes[row]], old.indices[y : y + sizes[row]])
+        return same
+
     def take(self, rows: Ints | Bools) -> Self:
         """Some of the rows, by number or by a mask."""
         return type(self).from_matrix(self.matrix()[rows], self.n_states)

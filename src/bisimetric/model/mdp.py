@@ -15,10 +15,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from ..frames import frame
-from ..kinds import Floats, Ints, Matrices, Matrix
+from ..kinds import Bools, Floats, Ints, Matrices, Matrix
 from ..showing import table_html
 from . import arrays, expressions, policies
 from .chain import Chain, check_discount, check_rewards, checked_label
@@ -47,7 +47,7 @@ class MDP:
     action_labels: tuple[str, ...]
     state_names: tuple[str, ...] | None = None
     classes: Ints | None = None
-    state_labels: Mapping[str, NDArray[np.bool_]] = field(default_factory=dict)
+    state_labels: Mapping[str, Bools] = field(default_factory=dict)
     reward_models: Mapping[str, Floats] = field(default_factory=dict)
     action_names: tuple[str, ...] | None = None
     reward_name: str | None = None

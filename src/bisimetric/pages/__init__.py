@@ -19,9 +19,9 @@ from pathlib import Path
 from .. import atomic
 from ..kinds import Facts
 from ..lumping import Lumping
-from ..metric import MetricSolution
+from ..metric.solution import MetricSolution
 from ..model import MDP, Chain
-from ..policy import PolicyRun
+from ..policy.run import PolicyRun
 from . import subjects
 from .packing import MOST_DRAWN, packed
 from .subjects import Subject

@@ -14,7 +14,7 @@ import numpy as np
 from ..kinds import Array, Facts, Floats, Ints
 from ..metric.operator import comparison_of
 from ..model import MDP
-from ..policy import Step
+from ..policy.run import Step
 from ..showing import short
 from ..transport import KLBall, Sinkhorn
 from .coordinates import board_of

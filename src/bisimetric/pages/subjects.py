@@ -14,10 +14,11 @@ import numpy as np
 from ..certificates import Certificate, optimal_value_error, policy_value_error
 from ..kinds import Array, Facts, Floats, Ints
 from ..lumping import Lumping
-from ..metric import MetricSolution, solve_metric
 from ..metric.settings import Question
+from ..metric.solution import MetricSolution
+from ..metric.solve import solve_metric
 from ..model import MDP, Chain
-from ..policy import PolicyRun, Step
+from ..policy.run import PolicyRun, Step
 from ..values import choice_values, optimal_values, policy_values
 
 _MOST_VALUES = 200_000  # states up to which values are worked out for a page

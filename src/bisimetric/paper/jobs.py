@@ -18,9 +18,10 @@ from ..aggregation import Aggregation, KMedoids
 from ..backends.select import host
 from ..kinds import Array, Floats
 from ..model import MDP, Distributions
-from ..policy import PolicySettings, Step
 from ..policy.batch import Work
 from ..policy.loop import LoopState
+from ..policy.run import Step
+from ..policy.settings import PolicySettings
 from ..policy.solve import PolicyWork
 from ..schedules import StepSize
 from ..transport import Exact, Independent, Sinkhorn, Transport

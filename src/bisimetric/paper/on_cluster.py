@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
-from typing import Any
 
 from ..backends.select import backend
 from ..cluster.crew import Crew, crew_of
@@ -18,7 +17,7 @@ from .jobs import Arrays, Job, job_id
 from .pool import Failure
 
 
-def check(cluster: Any) -> None:
+def check(cluster: object) -> None:
     """Refuse a cluster that is not there, or whose workers cannot do runs."""
     with crew_of(cluster) as crew:
         crew.check()
@@ -28,7 +27,7 @@ def run_jobs(
     jobs: Iterable[Job],
     folder: Path,
     *,
-    cluster: Any,
+    cluster: object,
     version: str,
     done: Callable[[Job], None],
     seconds: float | None = None,

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from functools import partial
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar, Unpack
+from typing import Generic, NamedTuple, Protocol, TypeVar, Unpack
 
 from numpy.typing import ArrayLike
 
@@ -101,7 +101,7 @@ def solve_policies(
     settings: PolicySettings | None = None,
     *,
     side_by_side: int = 8,
-    cluster: Any = None,
+    cluster: object = None,
     **common: Unpack[PolicyChanges],
 ) -> list[PolicyRun]:
     """Run `solve_policy` several times, as one batch: other seeds, other settings, other models.
@@ -182,7 +182,7 @@ def _run_piece(piece: _Piece) -> PolicyRun:
     return PolicyWork(piece.mdp, piece.settings, piece.policy).result()
 
 
-def _on_cluster(cluster: Any, given: list[_Piece]) -> list[PolicyRun]:
+def _on_cluster(cluster: object, given: list[_Piece]) -> list[PolicyRun]:
     """All runs, by workers of Dask; Ctrl-C leaves out those that have not ended."""
     from ..cluster.crew import crew_of
     from ..cluster.pieces import Broken, pieces

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 from numpy.typing import ArrayLike
 
@@ -11,6 +10,7 @@ from ..checks import InputError
 from ..estimate.counts import Counts, check_delta
 from ..estimate.intervals import Design
 from ..estimate.policies import certify, policy_on_rows
+from ..kinds import Keywords
 from ..model import MDP
 from ..status import Status
 from .run import PolicyRun
@@ -66,7 +66,7 @@ class Evidence:
         return replace(run, certificate=data.certificate, data=data, status=status)
 
     @property
-    def _sets(self) -> dict[str, Any]:
+    def _sets(self) -> Keywords:
         names = ("reward_range", "exact_rewards", "successors", "design")
         return {name: getattr(self, name) for name in names}
 

@@ -126,7 +126,7 @@ def begin_step(given: Given, state: LoopState) -> Begun:
 
     def start_sweeps() -> Pending:
         with clock.metric():
-            sweeper.follow(sweeper.comparison.of_chain(chain))
+            sweeper.follow(chain)
             assert settings.early_stop is not None  # filled in by `for_model`
             start = state.distance.zeros() if settings.restart_metric else state.distance
             return sweeper.start(start, settings.sweeps, settings.early_stop)

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from ..aggregation import Aggregation, EpsilonCover
 from ..checks import check_number, check_type, check_whole
 from ..estimate.intervals import Design
-from ..metric import MetricSettings
+from ..metric.settings import MetricSettings
 from ..model import MDP
 from ..schedules import Constant, StepSize
 from ..transport import Exact, Transport

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import fields, replace
-from typing import Any, Protocol, Unpack
+from typing import Protocol, Unpack
 
 from numpy.typing import ArrayLike
 
 from ..aggregation import EpsilonCover
 from ..checks import check_type, merged
 from ..estimate import Counts
-from ..kinds import Floats
+from ..kinds import Floats, Keywords
 from ..model import MDP
 from ..reduction import Lumped, Reduction, lumped
 from ..status import Status
@@ -54,7 +54,7 @@ def solve_policy(
         A `PolicyRun`. Ctrl-C ends the run with status INTERRUPTED and what was done.
     """
     check_type("mdp", mdp, MDP, Counts, words="an MDP")
-    given: dict[str, Any] = dict(changes)
+    given: Keywords = dict(changes)
     assumed = {field.name: given.pop(field.name) for field in fields(Evidence) if field.name in given}
     chosen = merged(PolicySettings, settings, given)
     if isinstance(mdp, MDP):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -91,7 +91,7 @@ def within(tol: float) -> Goal:
     return lambda low, high: high - low <= tol
 
 
-def answers(asking: Asking, pairs: Sequence[Pair], tol: float, budget: Budget, cluster: Any) -> list[Answer]:
+def answers(asking: Asking, pairs: Sequence[Pair], tol: float, budget: Budget, cluster: object) -> list[Answer]:
     """Bounds on the distances of all pairs. Ctrl-C leaves those that were not reached with what is known at once."""
     groups = [pairs[at : at + _TOGETHER] for at in range(0, len(pairs), _TOGETHER)]
     found: dict[int, list[Answer]] = {}
@@ -121,7 +121,7 @@ def _answered(
 
 
 def _on_cluster(
-    cluster: Any,
+    cluster: object,
     asking: Asking,
     groups: Sequence[Sequence[Pair]],
     tol: float,

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ..backends.protocol import Comparison
+from ..backends.comparison import Comparison
 from ..backends.threads import run_all, single_thread
 from ..kinds import Array, Floats
 from ..metric.evaluation import least_combination

@@ -11,7 +11,6 @@ solver is cheaper; answers say so.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -108,7 +107,7 @@ class Query:
         *,
         tol: float = 1e-3,
         budget: Budget = _NO_LIMIT,
-        cluster: Any = None,
+        cluster: object = None,
     ) -> list[Answer]:
         """Bounds on the distances of many pairs, by all threads or by the workers of a cluster.
 

@@ -12,7 +12,7 @@ import numpy as np
 from .. import problems
 from ..formats import from_gymnasium
 from ..kinds import Floats, Ints
-from ..metric import solve_metric
+from ..metric.solve import solve_metric
 from ..model import MDP, Chain
 from ..transport import Exact
 

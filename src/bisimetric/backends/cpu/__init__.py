@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import platform
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
+from ...kinds import Array, Floats, Ints, Precision
 from ...model import MDP, Chain, Distributions
 from ...transport import Exact, Independent, KLBall, Sinkhorn, Transport
-from ..protocol import Array, Comparison, Distances, Floats, Ints, known
+from ..comparison import Comparison
+from ..protocol import Distances, known
 from . import kernels
 from .ball import BallSolver
 from .distances import HostDistances
@@ -37,7 +39,7 @@ class CpuBackend:
 
     device: ClassVar[str] = "cpu"
 
-    def __init__(self, dtype: np.dtype[Any]) -> None:
+    def __init__(self, dtype: Precision) -> None:
         self.dtype, self.eps = dtype, float(np.finfo(dtype).eps)
 
     def zeros(self, shape: tuple[int, int]) -> HostDistances:
@@ -104,10 +106,10 @@ class CpuBackend:
     def describe(self) -> str:
         return f"{platform.machine()} with {os.cpu_count()} cores"
 
-    def stream(self) -> AbstractContextManager[Any]:
+    def stream(self) -> AbstractContextManager[object]:
         return nullcontext()
 
-    def guard(self, squares: int, shape: tuple[int, int]) -> AbstractContextManager[Any]:
+    def guard(self, squares: int, shape: tuple[int, int]) -> AbstractContextManager[object]:
         del squares, shape
         return nullcontext()
 

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
+from ...kinds import Array, Ints, Precision
 from ...model import Distributions
 from ...transport import Exact, KLBall, budget
-from ..protocol import Array, Ints, PairSolver
+from ..protocol import PairSolver
 from . import kernels
 from .exact import ExactSolver
 from .kernels.arguments import Ball, Layout, Potentials
 from .memory import PairMemory, entries_of
-from .scene import Scene
-from .solver import CpuSolver
+from .solver import CpuSolver, Scene
 
 
 class BallSolver(CpuSolver):
@@ -25,7 +24,7 @@ class BallSolver(CpuSolver):
     limits: budget.BallBudget  # of the sweep
 
     def __init__(
-        self, dtype: np.dtype[Any], rows: Distributions, groups: tuple[Ints, ...], transport: KLBall, remember: bool
+        self, dtype: Precision, rows: Distributions, groups: tuple[Ints, ...], transport: KLBall, remember: bool
     ) -> None:
         super().__init__(dtype, rows, groups, transport, remember)
         self.entropies = rows.entropies()

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..protocol import Array, Floats, Ints
+from ...kinds import Array, Floats, Ints
 from ..threads import run_all
 from . import kernels
 

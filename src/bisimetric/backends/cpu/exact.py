@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
+from ...kinds import Array, Ints, Precision
 from ...model import Distributions
 from ...transport import Transport
-from ..protocol import Array, Ints, PairSolver
+from ..protocol import PairSolver
 from . import kernels
 from .kernels.arguments import Layout
 from .memory import PairMemory, entries_of
-from .scene import Scene
-from .solver import CpuSolver
+from .solver import CpuSolver, Scene
 
 _NOWHERE: Array = np.empty((0, 0))
 _EVERY: Array = np.empty((0, 0), np.bool_)
 
 
-def _tree_dtype(rows: Distributions) -> type[np.unsignedinteger[Any]]:
+def _tree_dtype(rows: Distributions) -> type[np.unsignedinteger]:
     widest = int(rows.sizes.max())
     return np.uint8 if 2 * widest <= 256 else np.uint16 if 2 * widest <= 65536 else np.uint32
 
@@ -30,7 +29,7 @@ class ExactSolver(CpuSolver):
 
     def __init__(
         self,
-        dtype: np.dtype[Any],
+        dtype: Precision,
         rows: Distributions,
         groups: tuple[Ints, ...],
         transport: Transport,

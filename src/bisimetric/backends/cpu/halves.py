@@ -8,15 +8,13 @@ all rows as if they were those of another model, in the same order, so that resu
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from ..protocol import Array, Ints, sampled
+from ...kinds import Array, Ints
+from ..protocol import sampled
 from ..threads import run_all
 from . import kernels
 from .kernels.arguments import Block, Ground, Rows, read_only
-from .scene import Scene
 
 _STRIP = 1 << 8  # rows that are mirrored at a time
 
@@ -34,8 +32,8 @@ class Halves:
         self.top, self.unit = kernels.power(largest, p, np.empty_like(largest))
         self.sample = sampled(d).copy()
 
-    def scene(self, rows: Rows, members: Ints, a0: int, a1: int, first: int) -> Scene:
-        """Rows a0 … a1−1 of a group against all its rows; they come after those of the model."""
+    def block(self, rows: Rows, members: Ints, a0: int, a1: int, first: int) -> tuple[Rows, Block, Ground, Ints, slice]:
+        """Rows a0 … a1−1 of a group against all its rows, as in a `Scene`; they come after those of the model."""
         chosen, many = members[a0:a1], len(rows.indptr) - 1
         sizes = np.diff(rows.indptr)[chosen]
         pointers = np.concatenate([[0], np.cumsum(sizes)])
@@ -51,7 +49,7 @@ class Halves:
         count = a1 - a0
         lines = read_only(np.concatenate([many + np.arange(count), members]))
         block = Block(lines, 0, count, count + a0 + first, count)
-        return Scene(both, block, Ground(cost, self.top, 1.0 / self._p), chosen, slice(a0, a1 + 1))
+        return both, block, Ground(cost, self.top, 1.0 / self._p), chosen, slice(a0, a1 + 1)
 
 
 def mirror(d: Array) -> None:
@@ -61,7 +59,7 @@ def mirror(d: Array) -> None:
     def one(strip: tuple[int, int]) -> None:
         kernels.mirror(*strip, d)
 
-    stopped: Any = None
+    stopped: KeyboardInterrupt | None = None
     while True:
         try:
             run_all(one, strips, brief=True)

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy as np
-
+from ...kinds import Array, Ints, Precision
 from ...model import Distributions
 from ...transport import Transport, budget
-from ..protocol import Array, Ints, matrix_like
+from ..comparison import matrix_like
 from . import kernels
-from .scene import Scene
-from .solver import CpuSolver, PairTally
+from .solver import CpuSolver, PairTally, Scene
 
 
 class IndependentSolver(CpuSolver):
@@ -19,7 +15,7 @@ class IndependentSolver(CpuSolver):
 
     def __init__(
         self,
-        dtype: np.dtype[Any],
+        dtype: Precision,
         rows: Distributions,
         groups: tuple[Ints, ...],
         transport: Transport,
@@ -30,7 +26,7 @@ class IndependentSolver(CpuSolver):
 
     def _matrix(self) -> Array | None:
         """The rows as a matrix [N, S] where products beat gathered supports."""
-        return kernels.dense_rows(self._csr, self.rows.n_states, self.dtype) if matrix_like(self.rows) else None
+        return kernels.dense_rows(self.csr, self.rows.n_states, self.dtype) if matrix_like(self.rows) else None
 
     @classmethod
     def can_halve(cls, rows: Distributions) -> bool:

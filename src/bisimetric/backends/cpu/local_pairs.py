@@ -6,11 +6,12 @@ See `kernels/local_pairs.py` for what a pair is and why its bounds are true.
 from __future__ import annotations
 
 from copy import copy
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from ..protocol import Array, Comparison, Floats, Ints
+from ...kinds import Array, Floats, Ints
+from ..comparison import Comparison
 from .kernels import local_pairs as kernels
 from .kernels.local_pairs import KIDS, MOVED, OPENED, PAIRS, UPDATES
 
@@ -282,7 +283,7 @@ _KINDS = ("pairs", "kids", "trees", "plans")
 _KIND = {"kids": "kids", "trees": "trees", "plan_kids": "plans", "plan_flows": "plans"}
 
 
-def _empty_table(size: int, tree: type[np.unsignedinteger[Any]]) -> LocalTable:
+def _empty_table(size: int, tree: type[np.unsignedinteger]) -> LocalTable:
     return LocalTable(
         np.full(4 * size, -1, np.int64),
         np.zeros(4 * size, np.int32),

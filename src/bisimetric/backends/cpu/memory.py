@@ -7,12 +7,13 @@ numbers of successors; pairs come in the order of a, then b. Where trees are kep
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 
+from ...kinds import Array, Ints
 from ...model import Distributions
-from ..protocol import Array, Ints, corner_of, same_supports
+from ..comparison import corner_of
 from . import kernels
 from .kernels.arguments import Layout, Memory, Stored
 
@@ -21,7 +22,14 @@ class PairMemory:
     """Entries of all pairs by group; none where nothing is to be remembered."""
 
     def __init__(
-        self, rows: Distributions, groups: tuple[Ints, ...], layout: Layout, *, cold: Any, dtype: Any, remember: bool
+        self,
+        rows: Distributions,
+        groups: tuple[Ints, ...],
+        layout: Layout,
+        *,
+        cold: float,
+        dtype: DTypeLike,
+        remember: bool,
     ) -> None:
         self.rows, self.groups, self.layout, self.cold = rows, groups, layout, cold
         self.remember = remember
@@ -52,7 +60,7 @@ class PairMemory:
         """Copy what was remembered of the pairs whose successors did not change."""
         if self.layout != old.layout or len(self.of) != len(old.of) or not (self.remember and old.remember):
             return
-        same = same_supports(self.rows, old.rows)
+        same = self.rows.same_supports(old.rows)
         for members, before, mine, theirs in zip(self.groups, old.groups, self.of, old.of, strict=True):
             if mine.entries.dtype != theirs.entries.dtype or not np.array_equal(members, before):
                 continue

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
+from ...kinds import Array, Ints, Precision
 from ...model import Distributions
 from ...transport import Sinkhorn, budget
-from ..protocol import Array, Ints, PairSolver, matrix_like
+from ..comparison import matrix_like
+from ..protocol import PairSolver
 from . import kernels
 from .kernels.arguments import Block, Layout, Limits, Memory, Potentials, Products, Scalings
 from .memory import PairMemory, entries_of
-from .scene import Scene
-from .solver import CpuSolver, PairTally
+from .solver import CpuSolver, PairTally, Scene
 
 
 class SinkhornSolver(CpuSolver):
@@ -25,7 +25,7 @@ class SinkhornSolver(CpuSolver):
 
     def __init__(
         self,
-        dtype: np.dtype[Any],
+        dtype: Precision,
         rows: Distributions,
         groups: tuple[Ints, ...],
         transport: Sinkhorn,
@@ -43,7 +43,7 @@ class SinkhornSolver(CpuSolver):
         self.weighted: Array = np.empty((0, 0), dtype)  # and times C
 
     def _matrix(self) -> Array | None:
-        return kernels.dense_rows(self._csr, self.rows.n_states, self.dtype) if matrix_like(self.rows) else None
+        return kernels.dense_rows(self.csr, self.rows.n_states, self.dtype) if matrix_like(self.rows) else None
 
     def follow(self, rows: Distributions) -> None:
         super().follow(rows)
@@ -88,7 +88,7 @@ class SinkhornSolver(CpuSolver):
     def _fill_pairs(self, block: Block, memory: Memory, out: Array) -> tuple[int, float]:
         given, as_value = self.limits, self.transport.cost == "value"
         iterations, error = kernels.sinkhorn_block(
-            self._csr,
+            self.csr,
             block,
             self._ground,
             Scalings(self.kernel, given.reg, self.in_logs, as_value),

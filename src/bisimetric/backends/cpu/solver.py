@@ -4,17 +4,40 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 
+from ...kinds import Array, Ints, Precision
 from ...model import Distributions
 from ...transport import Transport, budget
-from ..protocol import Array, Ints, PairSolver, Tally, corner_of, mean_difference, sampled
+from ..comparison import corner_of
+from ..protocol import PairSolver, Tally, mean_difference, sampled
 from . import kernels
 from .halves import Halves
-from .kernels.arguments import Block, Ground, Rows, read_only
-from .scene import Scene
+from .kernels.arguments import Block, Ground, Memory, Rows, read_only
+
+
+class Scene(NamedTuple):
+    """What kernels see of a block of pairs: rows, the pairs of them that it has, and their ground costs.
+
+    Attributes: rows, block, ground; chosen (the rows of the block, where copies of these come after those of the
+    model; see `halves`), places (of its first rows, and the one after, among those of the group).
+    """
+
+    rows: Rows
+    block: Block
+    ground: Ground
+    chosen: Ints | None = None
+    places: slice = slice(None)
+
+    def memory(self, kept: Memory) -> Memory:
+        """What is kept of the block's pairs."""
+        return kept if self.chosen is None else Memory(kept.entries, kept.base[self.places])
+
+    def of_rows(self, numbers: Array) -> Array:
+        """Numbers of the model's rows as those of these rows."""
+        return numbers if self.chosen is None else np.concatenate([numbers, numbers[self.chosen]])
 
 
 class PairTally:
@@ -54,7 +77,7 @@ class CpuSolver(ABC):
 
     def __init__(
         self,
-        dtype: np.dtype[Any],
+        dtype: Precision,
         rows: Distributions,
         groups: tuple[Ints, ...],
         transport: Transport,
@@ -67,7 +90,7 @@ class CpuSolver(ABC):
         self.top, self.unit, self.accuracy = 0.0, 1.0, np.inf
         self.eps, self.smallest = float(np.finfo(dtype).eps), float(np.finfo(dtype).tiny)
         self.cost: Array = np.empty((0, 0), dtype)
-        self._csr, self._ground = _for_kernels(rows), Ground(self.cost, 0.0, 1.0 / self.p)
+        self.csr, self._ground = _for_kernels(rows), Ground(self.cost, 0.0, 1.0 / self.p)
         self.halt = np.zeros(1, np.uint8)
         self.halved = False
         self._halves: Halves | None = None
@@ -158,8 +181,8 @@ class CpuSolver(ABC):
 
     def _scene(self, group: int, a0: int, a1: int) -> Scene:
         if self._halves is not None:
-            return self._halves.scene(self._csr, self.groups[group], a0, a1, self.first)
-        return Scene(self._csr, self._block(group, a0, a1), self._ground)
+            return Scene(*self._halves.block(self.csr, self.groups[group], a0, a1, self.first))
+        return Scene(self.csr, self._block(group, a0, a1), self._ground)
 
     @abstractmethod
     def _fill(self, scene: Scene, group: int, out: Array) -> tuple[int, float]:
@@ -170,7 +193,7 @@ class CpuSolver(ABC):
         """Fill bounds in the unit of the sweep."""
 
     def follow(self, rows: Distributions) -> None:
-        self.rows, self._csr = rows, _for_kernels(rows)
+        self.rows, self.csr = rows, _for_kernels(rows)
 
     def take_from(self, old: PairSolver) -> None:
         del old

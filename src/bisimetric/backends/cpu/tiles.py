@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from ...kinds import Array, Floats
 from ...transport import Transport
-from ..protocol import Array, Comparison, Floats, Sweep, Unit
+from ..comparison import Comparison, Unit
+from ..protocol import Sweep
 from ..threads import Result
 from . import kernels
 from .distances import HostDistances
@@ -67,24 +69,25 @@ class TileSweeper(CpuSweeper):
     def _partners_by_side(self) -> dict[str, Array]:
         """The nearest choices of each side's states to the other side's rows: what is used of the room for them."""
         c = self.comparison
-        if not self._partners.size or c.square:
-            return {"partners": self._partners}
-        left, right = self._partners[: c.rows.split], self._partners[c.rows.split :]
+        if not self.choices.partners.size or c.square:
+            return {"partners": self.choices.partners}
+        partners = self.choices.partners
+        left, right = partners[: c.rows.split], partners[c.rows.split :]
         return {"partners": left[:, : c.shape[1]], "partners_of_columns": right[:, : c.shape[0]]}
 
     @property
     def noted(self) -> Array:
         """Which pair of rows decided each distance in the last "kept" sweep; empty where there is nothing to decide."""
-        return self._noted
+        return self.choices.noted
 
     @noted.setter
     def noted(self, array: Array) -> None:
-        self._noted = np.array(array)
+        self.choices.noted = np.array(array)
 
     def _all_units(self, task: Callable[[Unit], Result]) -> list[Result]:
         return [task(unit) for unit in self._units]
 
     def _write(self, unit: Unit, rows: Floats, first: int, d: Array) -> float:
         del d  # the ground distances
-        rise, fall = kernels.write_rows(rows, unit.s0, self._begin(first), self.comparison.square, self.target)
+        rise, fall = kernels.write_rows(rows, unit.s0, self.begin(first), self.square, self.target)
         return float(max(rise, fall))

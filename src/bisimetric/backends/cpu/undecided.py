@@ -5,16 +5,20 @@ What is known of them is a vector, one number a pair.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from ...kinds import Array, Floats, Ints
 from ...model import Distributions
-from ..protocol import Array, Floats, Ints, Sweeper
+from ..protocol import Sweeper
 from ..threads import run_all
 from . import kernels
 from .exact import ExactSolver
 from .kernels.arguments import Block, Rows
+
+if TYPE_CHECKING:
+    from scipy.sparse import csc_array
 
 _STACK = 1 << 20  # pairs that wait to be looked at
 _UNIT = 1 << 20  # pairs of a unit of work
@@ -52,7 +56,7 @@ class Equations(NamedTuple):
             worst = max(worst, *run_all(work, parts, brief=len(parts) == 1))
         return worst
 
-    def matrix(self) -> Any:
+    def matrix(self) -> csc_array:
         """leaving on the diagonal, less the masses: a sparse array of SciPy, by columns."""
         from scipy.sparse import coo_array, csc_array, diags_array
 

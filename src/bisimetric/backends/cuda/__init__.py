@@ -6,13 +6,15 @@ All work is asynchronous on the current stream; reports gather in a tally on the
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
+from ...kinds import Array, Floats, Ints, Precision
 from ...model import Chain, Distributions
 from ...transport import Exact, Independent, KLBall, Sinkhorn, Transport
-from ..protocol import Array, Comparison, Distances, Floats, Ints, known
+from ..comparison import Comparison
+from ..protocol import Distances, known
 from . import kernels
 from .ball import BallSolver
 from .distances import DeviceDistances
@@ -36,7 +38,7 @@ class CudaBackend:
 
     device: ClassVar[str] = "cuda"
 
-    def __init__(self, dtype: np.dtype[Any]) -> None:
+    def __init__(self, dtype: Precision) -> None:
         kernels.check()
         self.dtype, self.eps = dtype, float(np.finfo(dtype).eps)
 
@@ -64,8 +66,8 @@ class CudaBackend:
     def describe(self) -> str:
         return kernels.device_name()
 
-    def stream(self) -> AbstractContextManager[Any]:
+    def stream(self) -> AbstractContextManager[object]:
         return kernels.stream()
 
-    def guard(self, squares: int, shape: tuple[int, int]) -> AbstractContextManager[Any]:
+    def guard(self, squares: int, shape: tuple[int, int]) -> AbstractContextManager[object]:
         return kernels.memory_errors(needs_in_words(squares, shape, self.dtype))

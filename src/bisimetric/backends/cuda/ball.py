@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar, Self
 
 import numpy as np
+from numpy.typing import DTypeLike
 
+from ...kinds import Array, Ints, Precision
 from ...model import Distributions
 from ...transport import Exact, KLBall, budget
-from ..protocol import Array, Ints, PairSolver
+from ..protocol import PairSolver
 from . import kernels
 from .exact import ExactSolver
 from .kernels import Ball, PairBlock, Potentials
@@ -20,12 +22,12 @@ class BallSolver(CudaSolver):
     """Remembers log λ and log y of each pair, and the trees of the pairs whose ball holds all couplings."""
 
     cold: ClassVar[int] = 255
-    memory_dtype: ClassVar[Any] = np.float64
+    memory_dtype: ClassVar[DTypeLike] = np.float64
     transport: KLBall
     limits: budget.BallBudget  # of the sweep
 
     def __init__(
-        self, dtype: np.dtype[Any], rows: Distributions, groups: tuple[Ints, ...], transport: KLBall, remember: bool
+        self, dtype: Precision, rows: Distributions, groups: tuple[Ints, ...], transport: KLBall, remember: bool
     ) -> None:
         super().__init__(dtype, rows, groups, transport, remember)
         self.synchronous = True  # its accuracy follows the largest cost
@@ -44,7 +46,7 @@ class BallSolver(CudaSolver):
     def _entries(self, group: int) -> int:
         return self.on_device.widest[group] + 1
 
-    def _fits(self, old: Any) -> bool:
+    def _fits(self, old: Self) -> bool:
         return (old.transport.radius, old.p) == (self.transport.radius, self.p)
 
     def follow(self, rows: Distributions) -> None:

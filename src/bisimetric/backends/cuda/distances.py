@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
+from ...kinds import Array, Floats, Ints
 from ..cpu.distances import HostDistances
-from ..protocol import Array, Floats, Ints
 from . import kernels
 
 _FEW_STATES = 400  # up to which a copy of the distances and their classes take the host less time than launches
@@ -24,8 +23,8 @@ class DeviceDistances:
         self._copy: Array | None = None  # on the host
 
     @classmethod
-    def of(cls, given: Any) -> DeviceDistances:
-        """Any array of a GPU, in a precision that kernels have."""
+    def of(cls, given: object) -> DeviceDistances:
+        """An array of a GPU, in a precision that kernels have."""
         there = kernels.cupy().ascontiguousarray(given)
         return cls(there if there.dtype in (np.float64, np.float32) else there.astype(np.float64))
 

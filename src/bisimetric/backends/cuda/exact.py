@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
+from numpy.typing import DTypeLike
 
+from ...kinds import Array
 from ...transport import budget
-from ..protocol import Array
 from . import kernels
 from .kernels import PairBlock
 from .solver import CudaSolver
@@ -16,7 +17,7 @@ from .solver import CudaSolver
 class ExactSolver(CudaSolver):
     """Remembers the optimal tree of each pair."""
 
-    memory_dtype: ClassVar[Any] = np.uint8
+    memory_dtype: ClassVar[DTypeLike] = np.uint8
 
     def _entries(self, group: int) -> int:
         return self.on_device.tree_bytes(group)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...kinds import Array
 from ...model import Distributions
 from ...transport import budget
-from ..protocol import Array, matrix_like
+from ..comparison import matrix_like
 from . import kernels
 from .kernels import PairBlock
 from .solver import CudaSolver, dense_matrix

@@ -7,19 +7,20 @@ pairs whose rows did not change can be carried over in place.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 
+from ...kinds import Array, Ints, Precision
 from ...model import Distributions
+from ..comparison import corner_of
 from ..errors import DeviceError
-from ..protocol import Array, Ints, corner_of, same_supports
 from . import kernels
 
 KEPT_SHARE = 0.8  # of the memory beyond the arrays of all pairs of states, for what is remembered
 
 
-def needs_in_words(squares: int, shape: tuple[int, int], dtype: np.dtype[Any]) -> str:
+def needs_in_words(squares: int, shape: tuple[int, int], dtype: Precision) -> str:
     """What must fit: so many arrays of all pairs of states."""
     square = shape[0] * shape[1] * dtype.itemsize
     states = f"{shape[0]}" if shape[0] == shape[1] else f"{shape[0]} × {shape[1]}"
@@ -29,7 +30,7 @@ def needs_in_words(squares: int, shape: tuple[int, int], dtype: np.dtype[Any]) -
     )
 
 
-def spare_bytes(squares: int, shape: tuple[int, int], dtype: np.dtype[Any]) -> int:
+def spare_bytes(squares: int, shape: tuple[int, int], dtype: Precision) -> int:
     """Memory beyond the arrays of all pairs; raises where not even these fit."""
     wanted, free = squares * shape[0] * shape[1] * dtype.itemsize, kernels.free_bytes()
     if wanted > free:
@@ -51,7 +52,7 @@ class PairMemory:
         widths: list[int],
         *,
         cold: int,
-        dtype: Any,
+        dtype: DTypeLike,
         room: int,
     ) -> None:
         self.rows, self.groups, self.first, self.cold = rows, groups, first, cold
@@ -104,7 +105,7 @@ class PairMemory:
         """Copy what was remembered of the pairs whose successors did not change."""
         if old.first != self.first or len(self.groups) != len(old.groups):
             return
-        same = same_supports(self.rows, old.rows)
+        same = self.rows.same_supports(old.rows)
         for members, before, mine, theirs in zip(self.groups, old.groups, self.of, old.of, strict=True):
             both = min(len(mine), len(theirs))  # memory may have been shorter for one of them
             if not both or (mine.shape[1], mine.dtype) != (theirs.shape[1], theirs.dtype):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar, Self
 
 import numpy as np
 
+from ...kinds import Array, Ints, Precision
 from ...model import Distributions
 from ...transport import Sinkhorn, budget
-from ..protocol import Array, Ints, matrix_like
+from ..comparison import matrix_like
 from . import kernels
 from .kernels import Limits, PairBlock, Potentials, Products, Scalings
 from .solver import CudaSolver, dense_matrix
@@ -22,14 +23,14 @@ class SinkhornSolver(CudaSolver):
     limits: budget.EntropicBudget  # of the sweep
 
     def __init__(
-        self, dtype: np.dtype[Any], rows: Distributions, groups: tuple[Ints, ...], transport: Sinkhorn, remember: bool
+        self, dtype: Precision, rows: Distributions, groups: tuple[Ints, ...], transport: Sinkhorn, remember: bool
     ) -> None:
         self.matrix = dense_matrix(dtype, rows) if matrix_like(rows) else None
         super().__init__(dtype, rows, groups, transport, remember)
         self.by_products = False  # whether y/b is remembered rather than log y
         self.synchronous = self.synchronous or self.matrix is not None
         self.gibbs: Array | None = None  # exp(−C/λ), for kernels with a warp a pair in double precision
-        self.pairs: dict[PairBlock, Any] = {}  # lists of the pairs of blocks
+        self.pairs: dict[PairBlock, tuple[Array, ...]] = {}  # lists of the pairs of blocks
         self.kernel: Array | None = None  # exp(−C/λ), for products
         self.weighted: Array | None = None  # and times C
 
@@ -44,7 +45,7 @@ class SinkhornSolver(CudaSolver):
     def _entries(self, group: int) -> int:
         return self.rows.n_states if self.matrix is not None else self.on_device.kept_numbers(group)
 
-    def _fits(self, old: Any) -> bool:
+    def _fits(self, old: Self) -> bool:
         fits = (old.transport.reg, old.p) == (self.transport.reg, self.p)
         if fits and (old.matrix is None) == (self.matrix is None):
             self.by_products = old.by_products
@@ -108,7 +109,7 @@ class SinkhornSolver(CudaSolver):
 
     def _fill_by_products(self, block: PairBlock, out: Array) -> None:
         given, as_value, members = self.limits, self.transport.cost == "value", self.groups[block.group]
-        assert self.matrix is not None and self.kernel is not None and self.weighted is not None  # noqa: PT018
+        assert self.matrix is not None and self.kernel is not None and self.weighted is not None  # noqa: PT018 (all or none)
         if block not in self.pairs:
             self.pairs[block] = kernels.dense_pairs(members, block)
         at = block.a0 * (len(members) - self.first) - block.a0 * (block.a0 - 1) // 2
@@ -136,7 +137,7 @@ class SinkhornSolver(CudaSolver):
         source = Potentials(given.reg, False, tol, given.iterations)
         kernels.bounds_block(self.tally, self.on_device, block, self._ground, source, remembered, lower, upper)
 
-    def in_use(self) -> tuple[Any, ...]:
+    def in_use(self) -> tuple[object, ...]:
         return (self.gibbs, *super().in_use())
 
     def finish(self) -> None:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar, Self
 
 import numpy as np
+from numpy.typing import DTypeLike
 
+from ...kinds import Array, Ints, Precision
 from ...model import Distributions
 from ...transport import Transport, budget
 from .. import protocol
-from ..protocol import Array, Ints, PairSolver, corner_of
+from ..comparison import corner_of
+from ..protocol import PairSolver
 from . import kernels
 from .kernels import Ground, PairBlock, Tally
 from .memory import KEPT_SHARE, PairMemory, needs_in_words, spare_bytes
@@ -21,11 +24,11 @@ class CudaSolver(ABC):
     """A `PairSolver` on arrays of a device; see there. `fill` starts the work and does not wait for it."""
 
     cold: ClassVar[int] = 0  # byte that marks a pair of which nothing is known
-    memory_dtype: ClassVar[Any] = None  # that of the distances
+    memory_dtype: ClassVar[DTypeLike | None] = None  # that of the distances
 
     def __init__(
         self,
-        dtype: np.dtype[Any],
+        dtype: Precision,
         rows: Distributions,
         groups: tuple[Ints, ...],
         transport: Transport,
@@ -148,11 +151,11 @@ class CudaSolver(ABC):
         if type(old) is type(self) and self._fits(old):
             self.memory.take_from(old.memory)
 
-    def _fits(self, old: Any) -> bool:
+    def _fits(self, old: Self) -> bool:
         """Whether what a solver of the same kind remembers can be used."""
         return bool(old.p == self.p)
 
-    def in_use(self) -> tuple[Any, ...]:
+    def in_use(self) -> tuple[object, ...]:
         """Arrays that launches refer to and that may be replaced by others."""
         return (self, self.cost, *self.on_device.in_use())
 
@@ -171,7 +174,7 @@ class CudaSolver(ABC):
         self.memory.load(arrays)
 
 
-def dense_matrix(dtype: np.dtype[Any], rows: Distributions) -> Array:
+def dense_matrix(dtype: Precision, rows: Distributions) -> Array:
     """The rows as a matrix of the device [N, S]."""
     matrix = np.zeros((len(rows), rows.n_states), dtype)
     matrix[rows.row_of_entry, rows.indices] = rows.probs

@@ -11,8 +11,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from ...kinds import Array, Floats
+from ...model import Chain
 from ...transport import Transport
-from ..protocol import Array, Comparison, Floats, Sweep, Sweeper, Swept, Unit, mean_difference, unit_of_work
+from ..comparison import Comparison, Unit, unit_of_work
+from ..protocol import Sweep, Sweeper, Swept, mean_difference
 from . import kernels
 from .distances import DeviceDistances
 from .kernels import Choices, Members, PairBlock, Reading, Weights
@@ -50,7 +53,7 @@ class CudaSweeper(Sweeper):
         self._rewards = xp.array(comparison.rewards)
         self._choices = Choices(pointers, column_pointers, self._rewards, apart, columns_apart, comparison.largest)
         self._units_by_rows: dict[int, list[Unit]] = {}
-        self._room: Any = None  # for blocks of transports
+        self._room: Array | None = None  # for blocks of transports
         self._host_room = kernels.HostRoom()
         self._home: Any = None  # the distances that `start` works on
         self._graph: Any = None
@@ -58,9 +61,9 @@ class CudaSweeper(Sweeper):
         self._started: Any = None
         self.expected = 2 * _SWEEPS_AT_ONCE  # sweeps that were needed the last time
 
-    def follow(self, comparison: Comparison) -> None:
-        super().follow(comparison)
-        kernels.put(self._rewards, comparison.rewards)
+    def follow(self, chain: Chain) -> None:
+        super().follow(chain)
+        kernels.put(self._rewards, chain.rewards)
 
     def sweep(self, d: DeviceDistances, accuracy: float = np.inf) -> Sweep:
         d.changed()
@@ -163,7 +166,7 @@ class CudaSweeper(Sweeper):
             self._graph = None if graph is None else (stop, arrays, graph)
         self._started = arrays
 
-    def _arrays_in_use(self) -> tuple[Any, ...]:
+    def _arrays_in_use(self) -> tuple[object, ...]:
         """What a graph of a sweep is bound to."""
         return (self._home, self._room, self._rewards, *self.solver.in_use())
 
@@ -285,5 +288,5 @@ class _Ahead:
         return self._swept
 
 
-def _same(some: tuple[Any, ...], others: tuple[Any, ...]) -> bool:
+def _same(some: tuple[object, ...], others: tuple[object, ...]) -> bool:
     return len(some) == len(others) and all(x is y for x, y in zip(some, others, strict=True))

@@ -5,11 +5,9 @@ references to every array of a tuple that is handed on, so what is called for ea
 arrays, and kernels take their tuples apart at their beginning.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from numpy.typing import NDArray
-
-Array = NDArray[Any]
+from ....kinds import Array
 
 
 def read_only(array: Array) -> Array:

@@ -8,30 +8,34 @@ Compiling is what a first call waits for, so no more is compiled than is used: o
 in from Python, which takes as long to compile as many a kernel, and constants do not make kernels of their own.
 """
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
 
 from numba import njit, types
 
+from ....kinds import Keywords
 from .cache import keep_compiled
 
-_OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
-_WITHIN: dict[str, Any] = {**_OPTIONS, "no_cpython_wrapper": True}
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+_OPTIONS: Keywords = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
+_WITHIN: Keywords = {**_OPTIONS, "no_cpython_wrapper": True}
 _MINIMA = {"nnan", "ninf", "nsz"}  # lets minima be vectorised; changes no result for finite numbers
 
 
-def kernel(function: Any) -> Any:
+def kernel(function: Function) -> Function:
     """Compile a function that Python calls."""
-    return _kept(njit(**_OPTIONS)(function))
+    return cast(Function, _kept(njit(**_OPTIONS)(function)))
 
 
-def part(function: Any) -> Any:
+def part(function: Function) -> Function:
     """Compile a function that kernels call, and nobody else: Python has no way in, and would find nothing there."""
-    return _kept(njit(**_WITHIN)(function))
+    return cast(Function, _kept(njit(**_WITHIN)(function)))
 
 
-def minima_part(function: Any) -> Any:
+def minima_part(function: Function) -> Function:
     """Compile a part that takes minima of finite numbers."""
-    return _kept(njit(**_WITHIN, fastmath=_MINIMA)(function))
+    return cast(Function, _kept(njit(**_WITHIN, fastmath=_MINIMA)(function)))
 
 
 def _kept(dispatcher: Any) -> Any:
@@ -45,6 +49,6 @@ def _kept(dispatcher: Any) -> Any:
     return keep_compiled(dispatcher)
 
 
-def inlined(function: Any) -> Any:
+def inlined(function: Function) -> Function:
     """Write a part of a kernel out where it is called: references to its arguments are counted less than in a call."""
-    return njit(**_OPTIONS, inline="always")(function)
+    return cast(Function, njit(**_OPTIONS, inline="always")(function))

@@ -12,8 +12,8 @@ all their digits.
 
 import numpy as np
 
-from .combine import kept_entries
 from .jit import kernel, part
+from .memory import kept_entries
 from .simplex import CROSSED
 
 FAR, SAME = -1, -2

@@ -18,8 +18,8 @@ call is given, Numba counts references to, in half the time of a pair. Nodes are
 
 import numpy as np
 
-from .combine import kept_entries
 from .jit import part
+from .memory import kept_entries
 from .pairs import PRICING
 
 WIDEST = 8  # successors of a support that is small

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ...protocol import Array
+from ....kinds import Array
 
 
 class PairBlock(NamedTuple):

@@ -5,12 +5,10 @@ The same functions as those of the CPU. Distances must be symmetric, as those of
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from ....kinds import Array, Floats, Ints
 from ....model import Chain
-from ...protocol import Array, Floats, Ints
 from .device import cupy, lanes, launch, processors
 
 _ROUNDS = 8  # of the cover
@@ -82,12 +80,12 @@ def value_gap(d: Array, V: Array) -> float:
     return float(xp.asnumpy(found).view(np.float64)[0])
 
 
-def _over_rows(name: str, d: Array, *arguments: Any) -> None:
+def _over_rows(name: str, d: Array, *arguments: object) -> None:
     """Start a kernel with a warp for each row of d."""
     launch("classes.cu", name, d.dtype, *_rows(len(d)), (d, np.int64(len(d)), *arguments))
 
 
-def _one_block(name: str, d: Array, *arguments: Any) -> None:
+def _one_block(name: str, d: Array, *arguments: object) -> None:
     """Start a kernel that goes through the states one by one; small blocks meet sooner."""
     threads = 1 if lanes() == 1 else 256 if len(d) <= 2048 else 1024
     launch("classes.cu", name, d.dtype, 1, threads, (d, np.int64(len(d)), *arguments))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...protocol import Array, Ints
+from ....kinds import Array, Ints
 from .arguments import Ground, PairBlock, Products
 from .device import cupy, lanes, launch, over, processors
 from .pairs import Rows

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ....kinds import Array, Precision
 from ...errors import DeviceError, device_failed
 
 _HEADERS = ("common.cuh", "simplex.cuh", "scaling.cuh", "strips.cuh")
@@ -70,14 +71,14 @@ def source(name: str) -> str:
     return "\n".join((folder / part).read_text(encoding="utf-8") for part in (*_HEADERS, name))
 
 
-def options(dtype: np.dtype[Any]) -> tuple[str, ...]:
+def options(dtype: Precision) -> tuple[str, ...]:
     """How kernels are compiled; the fast arithmetic touches single precision only."""
     kind = "double" if dtype == np.float64 else "float"
     shared = (f"-D{name}={lanes[kind == 'double']}" for name, lanes in PARTS.items())
     return ("-std=c++17", f"-DREAL={kind}", *shared, *(("--use_fast_math",) if kind == "float" else ()))
 
 
-def kernel(file: str, name: str, dtype: np.dtype[Any]) -> Any:
+def kernel(file: str, name: str, dtype: Precision) -> Any:
     """A compiled kernel."""
     key = (file, name, dtype.char)
     if key not in _CALLS:
@@ -98,7 +99,7 @@ def lanes() -> int:
     return int(getattr(cupy(), "lanes_of_a_warp", 32))
 
 
-def parts(kind: str, width: int, dtype: np.dtype[Any]) -> int:
+def parts(kind: str, width: int, dtype: Precision) -> int:
     """Lanes that share a pair in the kernel for supports of at most `width` states."""
     if lanes() == 1 or (kind == "sinkhorn" and width == 4):
         return 1
@@ -122,8 +123,8 @@ def device_name() -> str:
     return str(cupy().cuda.runtime.getDeviceProperties(0)["name"].decode())
 
 
-def launch(file: str, name: str, dtype: np.dtype[Any], blocks: int | tuple[int, int], threads: int,
-           arguments: Sequence[Any], shared: int = 0) -> None:  # fmt: skip
+def launch(file: str, name: str, dtype: Precision, blocks: int | tuple[int, int], threads: int,
+           arguments: Sequence[object], shared: int = 0) -> None:  # fmt: skip
     """Start a kernel on the current stream."""
     call = kernel(file, name, dtype)
     if shared > 48 << 10 and call.max_dynamic_shared_size_bytes < shared:
@@ -144,10 +145,10 @@ def over_rows(rows: int, width: int, each: int = 1) -> tuple[tuple[int, int], in
     return (max(1, min(-(-width // (threads * each)), -(-64 * processors() // rows))), rows), threads
 
 
-def stream() -> AbstractContextManager[Any]:
+def stream() -> AbstractContextManager[object]:
     """A stream that waits for no other, as a context."""
     streams = getattr(cupy().cuda, "Stream", None)
-    apart: AbstractContextManager[Any] = nullcontext() if streams is None else streams(non_blocking=True)
+    apart: AbstractContextManager[object] = nullcontext() if streams is None else streams(non_blocking=True)
     return apart
 
 
@@ -171,7 +172,7 @@ def captured(work: Callable[[], None]) -> Any:
     return graph
 
 
-def put(target: Any, values: Any) -> None:
+def put(target: Any, values: Array) -> None:
     """Give an array of the device other values, from one of the host of the same shape."""
     if isinstance(target, np.ndarray):  # emulated
         target[...] = values

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ...protocol import Array
+from ....kinds import Array, Floats, Precision
 from .arguments import Choices, Members, PairBlock, Weights
 from .device import HostRoom, cupy, launch, over, over_rows
 
@@ -148,7 +147,7 @@ def write_rows(tally: Tally, acc: Array, s0: int, first: int, square: bool, d: A
            (tally.array, acc, np.int64(s0), np.int64(n), np.int64(first), np.int64(square), d))  # fmt: skip
 
 
-def end_sweep(tally: Tally, stop: float, dtype: np.dtype[Any]) -> None:
+def end_sweep(tally: Tally, stop: float, dtype: Precision) -> None:
     """Close a sweep; where nothing changed by more than `stop`, later sweeps do nothing."""
     launch("fields.cu", "end_sweep", dtype, 1, 1, (tally.array, np.float64(stop)))
 
@@ -168,7 +167,7 @@ def shift_positive(d: Array, by: float) -> None:
     launch("fields.cu", "shift_positive", d.dtype, *over(d.size), (np.int64(d.size), np.float64(by), d))
 
 
-def inner_products(x: Array, others: Sequence[Array]) -> NDArray[np.float64]:
+def inner_products(x: Array, others: Sequence[Array]) -> Floats:
     """Σ x·y for each y, in double precision, by stretches, so that nothing of the size of x is made."""
     module, flat, step = cupy(), x.reshape(-1), 1 << 22
     sums = []
@@ -177,7 +176,7 @@ def inner_products(x: Array, others: Sequence[Array]) -> NDArray[np.float64]:
         for k in range(0, flat.size, step):
             part = slice(k, k + step)
             sums.append(module.dot(flat[part].astype(np.float64), other[part].astype(np.float64)))
-    found: NDArray[np.float64] = module.asnumpy(module.stack(sums)).reshape(len(others), -1).sum(axis=1)
+    found: Floats = module.asnumpy(module.stack(sums)).reshape(len(others), -1).sum(axis=1)
     return found
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from ....kinds import Array, Ints, Precision
 from ....model import Distributions
 from ...errors import DeviceError
-from ...protocol import Array, Ints
 from .arguments import Ball, Ground, Limits, PairBlock, Potentials, Scalings
 from .device import cache_bytes, cupy, free_bytes, lanes, launch, over, over_rows, parts, processors, put
 from .fields import Tally
@@ -30,7 +30,7 @@ _GROUP = {12: 16, 20: 32, 32: 32}  # lanes of these that share a pair
 class Rows:
     """The rows of one family on the device, ready for the kernels."""
 
-    def __init__(self, rows: Distributions, groups: tuple[Ints, ...], dtype: np.dtype[Any]) -> None:
+    def __init__(self, rows: Distributions, groups: tuple[Ints, ...], dtype: Precision) -> None:
         xp = cupy()
         indptr, indices, n_states = rows.indptr, rows.indices.view(np.uint32), rows.pairs_shape[1]
         self.dtype, self.n_states = dtype, n_states  # of the second model, where there are two
@@ -40,17 +40,17 @@ class Rows:
         self.warp_widths = [0 if self.small_width(g) else warp_width(self.sizes[m]) for g, m in enumerate(groups)]
         self.indptr, self.indices = xp.asarray(indptr), xp.asarray(np.ascontiguousarray(indices, np.uint32))
         self._host_indptr = indptr
-        self._arrays: dict[str, Any] = {}
+        self._arrays: dict[str, Array] = {}
         self._slots: list[tuple[str, int, int]] = []  # kinds, groups and widths of slots that depend on probabilities
-        self._slot_places: dict[tuple[int, int], tuple[Any, Any]] = {}  # entry of each slot, and whether there is one
-        self._rooms: dict[str, Any] = {}
+        self._slot_places: dict[tuple[int, int], tuple[Array, Array]] = {}  # entries of slots, and which are used
+        self._rooms: dict[str, Array] = {}
         self.extents = [xp.asarray(np.stack([indptr[g], self.sizes[g]], axis=1).astype(np.uint32)) for g in groups]
         self.set_probs(rows.probs)
-        self.work: Any = None
+        self.work: Array | None = None
         self.work_shape = (0, 0)
-        self.list: Any = None
+        self.list: Array | None = None
 
-    def set_probs(self, probs: Any) -> None:
+    def set_probs(self, probs: Array) -> None:
         """Take other probabilities on the same successors."""
         if "probs" in self._arrays:
             put(self._arrays["probs"], probs)
@@ -62,10 +62,10 @@ class Rows:
             self._placed(f"{kind} {group} {width}", self._slot_values(kind, group, width))
 
     @property
-    def probs(self) -> Any:
+    def probs(self) -> Array:
         return self._arrays["probs"]
 
-    def _placed(self, key: str, values: Any) -> Any:
+    def _placed(self, key: str, values: Array) -> Array:
         """An array of the device that stays where it is when it gets other values of the same shape."""
         if key in self._arrays:
             self._arrays[key][...] = values
@@ -73,22 +73,23 @@ class Rows:
             self._arrays[key] = values
         return self._arrays[key]
 
-    def _integer_masses(self, bits: int) -> Any:
+    def _integer_masses(self, bits: int) -> Array:
         """Probabilities as integers that add up to 2^bits in each row; what rounding leaves goes to the largest."""
-        mass, n = cupy().empty(self.probs.shape, np.int64), len(self.sizes)
+        n = len(self.sizes)
+        mass: Array = cupy().empty(self.probs.shape, np.int64)
         launch("fields.cu", "integer_masses", self.dtype, *over(n), (
             self.indptr, self.probs, np.int64(n), np.int64(1 << bits), mass,
         ))  # fmt: skip
         return mass
 
-    def room(self, key: str, size: int) -> Any:
+    def room(self, key: str, size: int) -> Array:
         """Room for `size` numbers that is used again and again."""
         if key not in self._rooms or self._rooms[key].size < size:
             self._rooms[key] = cupy().empty(size, self.dtype)
         return self._rooms[key][:size]
 
     @property
-    def mass(self) -> Any:
+    def mass(self) -> Array:
         """Integer masses of the entries; each row adds up to 2^48 exactly."""
         if "mass" not in self._arrays:
             self._placed("mass", self._integer_masses(_BITS))
@@ -102,7 +103,7 @@ class Rows:
         """The width of the exact solver's kernels with some lanes a pair, where they serve the group; else 0."""
         return next((width for width in (*SMALL, *WIDE) if self.widest[group] <= width), 0)
 
-    def slots(self, kind: str, group: int, width: int) -> Any:
+    def slots(self, kind: str, group: int, width: int) -> Array:
         """The "successors", "probs" or "masses" of a group's rows [width, members], transposed and padded."""
         key = f"{kind} {group} {width}"
         if key not in self._arrays:
@@ -111,16 +112,18 @@ class Rows:
                 self._slots.append((kind, group, width))
         return self._arrays[key]
 
-    def _slot_values(self, kind: str, group: int, width: int) -> Any:
+    def _slot_values(self, kind: str, group: int, width: int) -> Array:
         at, inside = self._places_of_slots(group, width)
         if kind == "successors":
-            return self.indices[at]
+            successors: Array = self.indices[at]
+            return successors
         if kind == "probs":
             return (self.probs[at] * inside).astype(self.dtype)
         bits, bytes_each = (_SMALL_BITS[self.dtype.name], self.dtype.itemsize) if width in SMALL else (_BITS, 8)
-        return (self._integer_masses(bits)[at] * inside).astype(f"i{bytes_each}")
+        masses: Array = (self._integer_masses(bits)[at] * inside).astype(f"i{bytes_each}")
+        return masses
 
-    def _places_of_slots(self, group: int, width: int) -> tuple[Any, Any]:
+    def _places_of_slots(self, group: int, width: int) -> tuple[Array, Array]:
         """The entry of each slot, and whether there is one."""
         if (group, width) not in self._slot_places:
             members, slots = self.host_groups[group], np.arange(width)[:, None]
@@ -129,14 +132,14 @@ class Rows:
             self._slot_places[group, width] = cupy().asarray(at), cupy().asarray(inside)
         return self._slot_places[group, width]
 
-    def group_sizes(self, group: int) -> Any:
+    def group_sizes(self, group: int) -> Array:
         """How many successors each row of a group has."""
         key = f"sizes {group}"
         if key not in self._arrays:
             self._placed(key, cupy().asarray(self.sizes[self.host_groups[group]].astype(np.int32)))
         return self._arrays[key]
 
-    def strips(self, tally: Tally, block: PairBlock, width: int, *matrices: Any) -> Any:
+    def strips(self, tally: Tally, block: PairBlock, width: int, *matrices: Array) -> Array:
         """Costs from the successors of rows a0 … a1 − 1 to all states, side by side, of one or two matrices."""
         rows, n_members = block.a1 - block.a0, len(self.groups[block.group])
         strips = self.room("strips", len(matrices) * rows * self.n_states * width)
@@ -155,7 +158,7 @@ class Rows:
         """Columns of a block."""
         return len(self.groups[block.group]) - block.corner
 
-    def arguments(self, tally: Tally, block: PairBlock) -> tuple[Any, ...]:
+    def arguments(self, tally: Tally, block: PairBlock) -> tuple[object, ...]:
         """PAIR_ARGUMENTS of the kernels."""
         members = self.groups[block.group]
         return (
@@ -184,7 +187,7 @@ class Rows:
             self.work = cupy().empty(per_warp * warps * min(wanted, fits), np.float64)
         return min(wanted, self.work.size // (per_warp * warps)), self.work, 0
 
-    def in_use(self) -> tuple[Any, ...]:
+    def in_use(self) -> tuple[object, ...]:
         """Arrays that launches refer to and that may be replaced by others."""
         return self.work, self.list, *self._arrays.values(), *self._rooms.values()
 
@@ -193,7 +196,7 @@ class Rows:
         self.work = self.list = None
         self._rooms.clear()
 
-    def list_pairs(self, places: Any) -> None:
+    def list_pairs(self, places: Array) -> None:
         """List the pairs at these places of a block."""
         self.left_over(len(places))[: len(places)] = places
 
@@ -220,14 +223,14 @@ class Rows:
         width = self.exact_width(group)
         return {4: 4, 8: 16}.get(width, 2 * width) or 4 * self.widest[group]
 
-    def left_over(self, pairs: int) -> Any:
+    def left_over(self, pairs: int) -> Array:
         """Room to list `pairs` pairs."""
         if self.list is None or self.list.size < pairs:
             self.list = cupy().empty(pairs, np.uint32)
         return self.list
 
 
-def warp_width(sizes: Any) -> int:
+def warp_width(sizes: Ints) -> int:
     """The width of the kernel with one warp a pair that serves most rows of these sizes, 0 for none."""
     usual = float(np.quantile(sizes, 0.95, method="higher"))
     return next((width for width in WARP if usual <= width and lanes() > 1), 0)
@@ -351,7 +354,7 @@ def sinkhorn_listed(
 
 
 def _sinkhorn_any(
-    tally: Tally, rows: Rows, block: PairBlock, how: tuple[Array, tuple[Any, ...], int], kept: Array, out: Array,
+    tally: Tally, rows: Rows, block: PairBlock, how: tuple[Array, tuple[object, ...], int], kept: Array, out: Array,
     pairs: int, listed: bool,
 ) -> None:  # fmt: skip
     """The kernel that serves all supports, for all pairs of a block or for those that are listed."""
