@@ -69,7 +69,7 @@ def main() -> None:
             plan = bm.cluster_plan(model, small, workers=2, dtype=given.dtype)
             seen.sweeps.clear()
             began, spent = time.perf_counter(), cpu(client)
-            there = bm.cross(model, small, **settings, cluster=client, store=place / "one")
+            there = bm.cross(model, small, **settings, cluster=client)
             clock, spent = time.perf_counter() - began, cpu(client) - spent
             sweeps = list(seen.sweeps)
             began, own = time.perf_counter(), time.process_time()
@@ -91,7 +91,7 @@ def main() -> None:
                     os.kill(sorted(client.run(os.getpid).values())[0], signal.SIGKILL)
 
             began = time.perf_counter()
-            again = bm.cross(model, small, **settings, cluster=client, store=place / "two", on_progress=kill)
+            again = bm.cross(model, small, **settings, cluster=client, store=place, on_progress=kill)
             same = again.distance.tobytes() == alone.distance.tobytes() and again.error == alone.error
             print(
                 f"a worker killed twice: {'the same' if same else 'OTHER'} bytes, {time.perf_counter() - began:.1f} s"

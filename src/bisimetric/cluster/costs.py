@@ -90,7 +90,8 @@ def costs_of(how: How, left: Block, right: Block, *, diagonal: bool) -> TileCost
     partners = _bytes_of_partners(comparison) if kept and comparison.combine == "hausdorff" else 0
     choices = 0 if comparison.plain else comparison.shape[0] * comparison.shape[1] * 4
     rows = sum(array.nbytes for array in (*left, *right))
-    held = how.transport.squares * ground + 2 * own + kept + choices + 2 * partners + rows
+    arrays = how.transport.squares - int(how.transport.order == 1.0)  # for p = 1 distances are costs
+    held = arrays * ground + 2 * own + kept + choices + 2 * partners + rows
     return TileCosts(ground + own, own, kept + partners, held)
 
 

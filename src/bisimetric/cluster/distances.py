@@ -28,6 +28,7 @@ class ClusterDistances:
         self.engine, self.shape = engine, shape
         self._version: Version | None = Version()  # zeros
         self._array: Array | None = None
+        self._seen = False  # whether somebody else may hold the array
         engine.alive.add(self)
 
     @property
@@ -44,7 +45,17 @@ class ClusterDistances:
 
     def become(self, version: Version) -> None:
         """Be another version."""
-        self._version, self._array = version, None
+        self._version = version
+        self._give_up()
+
+    def _give_up(self) -> None:
+        """Have no array any more; its memory is used again, if nobody else has seen it."""
+        if self._array is not None and not self._seen:
+            self.engine.spare.append(self._array)
+        self._array, self._seen = None, False
+
+    def __del__(self) -> None:
+        self._give_up()
 
     @property
     def n_states(self) -> int:
@@ -79,7 +90,13 @@ class ClusterDistances:
 
     def take(self, other: ClusterDistances) -> None:
         self._version = other._version
-        self._array = None if other._array is None else other._array.copy()
+        if other._array is None:
+            self._give_up()
+            return
+        if self._array is None or self._seen:
+            self._give_up()
+            self._array = self.engine.room(self.shape)
+        np.copyto(self._array, other._array)
 
     def zeros(self) -> ClusterDistances:
         return ClusterDistances(self.engine, self.shape)
@@ -113,7 +130,8 @@ class ClusterDistances:
         self._changed().clear_diagonal()
 
     def to_host(self) -> Array:
-        return self._read()
+        array, self._seen = self._read(), True
+        return array
 
     near = to_host
 

@@ -48,6 +48,7 @@ class ClusterBackend:
         self.dtype, self.eps = self._host.dtype, self._host.eps
         self.run, self.grid = uuid.uuid4().hex, Grid((0,), (0,), False)
         self.alive: weakref.WeakSet[ClusterDistances] = weakref.WeakSet()
+        self.spare: list[Array] = []  # arrays that distances gave up
         self.kept: dict[str, set[int]] = {"d": set(), "m": set(), "n": set()}  # versions that state.json names
         self._next = 0
 
@@ -161,8 +162,9 @@ class ClusterBackend:
 
     def fetch(self, version: Version, shape: tuple[int, int]) -> Array:
         """A version as an array."""
-        out = np.zeros(shape, self.dtype)
+        out = self.room(shape)
         if version.number < 0:
+            out[:] = 0.0
             return out
         for i, j in self.grid.tiles:
             rows, columns = slice(*self.grid.rows[i : i + 2]), slice(*self.grid.columns[j : j + 2])
@@ -172,6 +174,14 @@ class ClusterBackend:
                 out[columns, rows] = part.T
         shift(out, version.shifts)
         return out
+
+    def room(self, shape: tuple[int, int]) -> Array:
+        """An array of any numbers; memory that distances gave up is used again, as new memory takes its time."""
+        while self.spare:
+            array = self.spare.pop()
+            if array.shape == shape:
+                return array
+        return np.empty(shape, self.dtype)
 
     def sample(self, version: Version, shape: tuple[int, int], step: int) -> Array:
         """Every so many rows of a version."""

@@ -103,7 +103,8 @@ class _Held:
     @property
     def nbytes(self) -> int:
         sweeper = self.sweeper
-        arrays = 2 * self.ground.nbytes + sweeper.noted.nbytes + sweeper.target.nbytes
+        costs = 0 if sweeper.solver.cost is self.ground else sweeper.solver.cost.nbytes
+        arrays = self.ground.nbytes + costs + sweeper.noted.nbytes + sweeper.target.nbytes
         return sweeper.solver.remembered_bytes + arrays + self.rows_read
 
     def bring(self, store: Store, task: Task) -> int:

@@ -92,6 +92,7 @@ class CpuSolver(ABC):
         self.cost: Array = np.empty((0, 0), dtype)
         self.csr, self._ground = _for_kernels(rows), Ground(self.cost, 0.0, 1.0 / self.p)
         self.halt = np.zeros(1, np.uint8)
+        self.borrows = False  # whether d is not written to during a sweep, so that for p = 1 it can be the costs
         self.halved = False
         self._halves: Halves | None = None
 
@@ -117,9 +118,12 @@ class CpuSolver(ABC):
             self._halves = Halves(d, self.p)
             self.top, self.unit = self._halves.top, self._halves.unit
             return
-        if self.cost.shape != d.shape:
-            self.cost = np.empty(d.shape, self.dtype)
-        self.top, self.unit = kernels.power(d, self.p, self.cost)
+        if self.borrows and self.p == 1.0:
+            self.cost, self.top, self.unit = d, float(d.max()), 1.0
+        else:
+            if self.cost.shape != d.shape:
+                self.cost = np.empty(d.shape, self.dtype)
+            self.top, self.unit = kernels.power(d, self.p, self.cost)
         self._ground = Ground(self.cost, self.top, 1.0 / self.p)
 
     def fill(self, group: int, a0: int, a1: int, out: Array, tally: Tally) -> None:

@@ -37,6 +37,7 @@ class TileSweeper(CpuSweeper):
         super().__init__(backend, comparison, transport, remember)
         self.target: Array = np.empty(comparison.shape, backend.dtype)
         self._units = units_of_work(comparison, 1)
+        self.solver.borrows = True
 
     def apply(self, kind: Kind, ground: Array, accuracy: float) -> Sweep:
         """Replace `target` by F of the ground distances, which hold their largest in their last entry.
