@@ -184,13 +184,14 @@ def plan_of(whole: Whole, threads: int, memory: int) -> ClusterPlan:
 def seconds_a_byte() -> float:
     """How long a core takes to write a byte to a file of this machine, or to read it back, in the mean."""
     store, array = Store.temporary(), np.ones((_MOVED >> 9, 64))
-    rows, out = np.random.default_rng(0).permutation(len(array)), np.empty_like(array)
+    rows, columns = np.random.default_rng(0).permutation(len(array)), np.arange(array.shape[1])
+    out = np.empty_like(array)
     try:
         found = []
         for k in range(5):
             began = time.thread_time()
             store.write(store.place("d", k, (0, 0)), [array])
-            np.take(np.asarray(store.tile(k, (0, 0))), rows, axis=0, out=out, mode="clip")
+            host().gather(store.tile(k, (0, 0)), rows, columns, out)
             found.append((time.thread_time() - began) / (2 * array.nbytes))
         return float(np.median(found))
     finally:

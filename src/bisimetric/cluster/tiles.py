@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..backends.comparison import Comparison
-from ..backends.select import distances_of
+from ..backends.select import distances_of, host
 from ..kinds import Array, Ints
 from ..model import Distributions
 from .versions import Version
@@ -227,9 +227,9 @@ def fill_ground(
                 continue
             rows, columns = needed.rows[own] - grid.rows[i], needed.columns[others] - grid.columns[j]
             if i <= j or not grid.square:
-                _take(read((i, j)), rows, columns, out[own, others])
+                host().gather(read((i, j)), rows, columns, out[own, others])
             else:
-                _take(read((j, i)), columns, rows, out[own, others].T)
+                host().gather(read((j, i)), columns, rows, out[own, others], turned=True)
     shift(out, source.shifts)
     out[-1, -1] = source.largest
 
@@ -238,17 +238,6 @@ def _within(states: Ints, ends: tuple[int, ...]) -> slice:
     """Which of some states, in their order, are in a range."""
     first, last = np.searchsorted(states, ends)
     return slice(int(first), int(last))
-
-
-def _take(tile: Array, rows: Ints, columns: Ints, out: Array) -> None:
-    """out = tile[rows][:, columns]."""
-    tile = np.asarray(tile)
-    if len(columns) < tile.shape[1]:
-        out[:] = np.take(tile[rows], columns, axis=1)
-    elif len(rows) < tile.shape[0] and out.flags.c_contiguous:
-        np.take(tile, rows, axis=0, out=out, mode="clip")
-    else:
-        out[:] = tile[rows] if len(rows) < tile.shape[0] else tile
 
 
 def shift(array: Array, shifts: tuple[float, ...]) -> None:

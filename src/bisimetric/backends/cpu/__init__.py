@@ -92,6 +92,11 @@ class CpuBackend:
         """An empty table of pairs with bounds; `order` lists the rows of each state in the same order of labels."""
         return PairTable(comparison, order)
 
+    def gather(self, source: Array, rows: Ints, columns: Ints, out: Array, *, turned: bool = False) -> None:
+        """out = source[rows][:, columns], or the mirror image of that."""
+        take = kernels.gather_turned if turned else kernels.gather
+        take(np.asarray(source), rows, columns, out)
+
     def all_finite(self, d: Array) -> bool:
         return bool(kernels.all_finite(d))
 

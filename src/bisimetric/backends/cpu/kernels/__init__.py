@@ -19,6 +19,7 @@ from .classes import all_finite, averaged_system, averaged_values, epsilon_class
 from .combine import gibbs, hausdorff, power, raise_to, start_rows, write_rows
 from .dense import dense_independent_block, dense_rows, dense_sinkhorn_block
 from .distances import add_scaled, inner_product, largest_gap, shift_positive
+from .gather import gather, gather_turned
 from .halves import gather_rows, mirror, write_above
 from .independent import independent_block
 from .kept import kept_block
@@ -45,7 +46,9 @@ __all__ = [
     "epsilon_classes",
     "exact_block",
     "extents",
+    "gather",
     "gather_rows",
+    "gather_turned",
     "gibbs",
     "hausdorff",
     "independent_block",
