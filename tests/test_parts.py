@@ -399,6 +399,24 @@ def test_odd_tables_are_refused(tmp_path):
     refused("sum to 1", probability=[1.0, 0.5, 1.0])
 
 
+def test_commands_take_tables_of_models(tmp_path, capsys):
+    """A Parquet file with probabilities is a model, one without them holds transitions."""
+    pytest.importorskip("pyarrow")
+    import json
+
+    from bisimetric.cli import run
+
+    path = tmp_path / "m.parquet"
+    bm.write(clusters.mdp(12, 0), path)
+    for command in (["solve", str(path), "--steps", "2", "--out", str(tmp_path / "run")], ["info", str(path)]):
+        assert run([*command, "--gamma", "0.9", "--json"]) == 0, capsys.readouterr().err
+        assert json.loads(capsys.readouterr().out)["states"] == 12
+    assert run(["convert", str(path), str(tmp_path / "m.npz"), "--gamma", "0.9"]) == 0
+    assert run(["convert", str(tmp_path / "m.npz"), str(tmp_path / "n.parquet")]) == 0
+    capsys.readouterr()
+    assert bm.read(tmp_path / "n.parquet", 0.9).rows.probs.tobytes() == bm.read(path, 0.9).rows.probs.tobytes()
+
+
 def test_a_umb_archive_that_is_cut_short(tmp_path):
     path = tmp_path / "m.umb"
     members = umb_members()

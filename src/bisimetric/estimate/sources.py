@@ -49,12 +49,12 @@ class Notes:
 
 
 def is_transitions(path: Path) -> bool:
-    """Whether a file holds transitions and not a model: Parquet, saved counts, or a CSV file without probabilities.
+    """Whether a file holds transitions and not a model: saved counts, or a table without probabilities (CSV, Parquet).
 
-    A CSV file is a model where its header has the columns idstatefrom, idaction, idstateto and probability.
+    A table is a model where it has the columns idstatefrom, idaction, idstateto and probability.
     """
     if path.suffix == ".parquet":
-        return True
+        return not _parquet_columns(path) & _MODEL_COLUMNS
     if path.suffix == ".npz":
         import zipfile
 
@@ -195,6 +195,19 @@ def _booleans(words: list[str], path: Path, line: int) -> Array:
         return np.array([known[word.lower()] for word in words], np.bool_)
     except KeyError as wrong:
         raise ModelError(f"{path}: line {line}ff.: done must be true or false, 1 or 0; got {wrong}.") from None
+
+
+def _parquet_columns(path: Path) -> set[str]:
+    """The names of a file's columns; none where it cannot be read, which is said when it is."""
+    try:
+        import pyarrow.parquet
+    except ImportError:
+        return set()
+    parquet: Any = pyarrow.parquet
+    try:
+        return {name.lower() for name in parquet.read_schema(path).names}
+    except (OSError, ValueError):
+        return set()
 
 
 def _parquet_chunks(path: Path) -> Iterator[Chunk]:
