@@ -8,23 +8,28 @@ import matplotlib.pyplot as plt
 from matplotlib.patches import FancyBboxPatch
 
 LAYERS = [
-    ("commands, experiments,\nmodels from elsewhere",
-     ["cli", "paper", "bench, pictures", "formats", "problems"], "#e8e8e8"),
-    ("policies", ["policy: loop, solve, batch, folder, record"], "#cfe3f5"),
-    ("metrics", ["metric: operator, solve, solution, plan"], "#cfe3f5"),
+    ("commands, experiments,\npages, models from elsewhere",
+     ["cli", "paper\ntruth", "learn", "pages, plot,\nbench,\npictures", "formats", "problems"], "#e8e8e8"),
+    ("policies,\nsmall models in their place",
+     ["policy: loop, solve, batch, folder, record", "abstraction"], "#cfe3f5"),
+    ("from data, pair by pair", ["estimate: counts, confidence, bracket, policies", "queries"], "#cfe3f5"),
+    ("metrics", ["metric: operator, driver, acceleration, solve, compare, solution, plan"], "#cfe3f5"),
     ("smaller models, values",
      ["reduction", "lumping", "aggregation", "values", "certificates", "schedules"], "#e3f1d9"),
-    ("the seam", ["backends.protocol: Comparison, Distances, PairSolver, Sweeper, Pending, Backend"], "#ffe2b8"),
-    ("engines", ["backends.cpu\nsweeper, solver, exact, sinkhorn,\nball, independent, kernels",
-                 "backends.cuda\nsweeper, solver, exact, sinkhorn,\nball, independent, kernels"], "#ffe2b8"),
+    ("the seam", ["backends.comparison\nComparison, Unit",
+                  "backends.protocol\nDistances, PairSolver,\nSweeper, Pending, Backend",
+                  "backends.select, .threads"], "#ffe2b8"),
+    ("engines", ["backends.cpu\nsweeper, solver, exact,\nsinkhorn, ball, independent",
+                 "backends.cuda\nsweeper, solver, exact,\nsinkhorn, ball, independent",
+                 "cluster\nsweeper, distances, tiles,\nstore, tasks, crew"], "#ffe2b8"),
     ("what is compared", ["model: MDP, Chain, Distributions", "transport: settings, axioms, budget"], "#f3dcec"),
-    ("for everybody", ["archives, atomic, checks, damage, kinds, locks, status"], "#e8e8e8"),
+    ("for everybody", ["archives, atomic, checks, damage, frames, kinds, locks, showing, status"], "#e8e8e8"),
 ]  # fmt: skip
 
 
 def main() -> None:
     width, gap, height = 12.0, 0.15, 1.0
-    figure, axes = plt.subplots(figsize=(11, 7.2))
+    figure, axes = plt.subplots(figsize=(11.5, 8.4))
     for k, (title, boxes, colour) in enumerate(reversed(LAYERS)):
         y = k * (height + 0.28)
         axes.text(-0.2, y + height / 2, title, ha="right", va="center", fontsize=11, color="#444444")
@@ -34,7 +39,7 @@ def main() -> None:
             axes.add_patch(
                 FancyBboxPatch((x, y), each, height, "round,pad=0,rounding_size=0.12", fc=colour, ec="#777777")
             )
-            axes.text(x + each / 2, y + height / 2, text, ha="center", va="center", fontsize=10.5)
+            axes.text(x + each / 2, y + height / 2, text, ha="center", va="center", fontsize=10)
         if k:
             axes.annotate("", (width / 2, y - 0.26), (width / 2, y - 0.01), arrowprops={"arrowstyle": "->", "lw": 1.4})
     axes.set_xlim(-3.6, width + 0.1)

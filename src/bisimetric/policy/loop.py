@@ -30,7 +30,7 @@ import numpy as np
 
 from .. import certificates
 from ..aggregation import Partition, classes_of
-from ..backends.protocol import Distances, Pending, Sweeper
+from ..backends.protocol import Distances, Pending, Sweeper, Swept
 from ..certificates import Certificate
 from ..kinds import Bools, Floats, Ints
 from ..metric.operator import sweeper_of
@@ -138,54 +138,78 @@ def begin_step(given: Given, state: LoopState) -> Begun:
     return Begun(chain, V, bound, start_sweeps() if sweeping is None else sweeping, clock)
 
 
+class Found(NamedTuple):
+    """What the second half of a step found."""
+
+    swept: Swept  # d̂
+    partition: Partition  # Φ
+    V_abstract: Floats  # Ṽ_Φ
+    greedy: Floats  # π_g
+    delta: float
+    alpha: float
+
+
 def end_step(given: Given, state: LoopState, begun: Begun) -> Step:
     """The rest of a step; changes `state` (but for its generator and noise) only once all of it is known."""
-    (reduction, settings, alphas, best_value), (chain, V, bound, sweeping, clock) = given, begun
-    mdp = reduction.model
-    with clock.metric():
-        swept = sweeping.result()
-    d = swept.distance
-    partition = classes_of(settings.aggregation, d, reduction.sizes)
-    V_abstract = abstract_values(chain, partition, state.abstract_value, reduction.sizes, state.sweeper.backend)
-    greedy, delta = improve(mdp, settings, state, V_abstract)
-    alpha = alphas(state.k + 1)
-    if settings.target is not None and bound.error <= settings.target:
-        alpha = 0.0  # the policy that meets the target is the answer
-    new_policy = (1.0 - alpha) * state.policy + alpha * greedy if alpha < 1.0 else greedy
+    reduction, settings, policy = given.reduction, given.settings, state.policy
+    with begun.clock.metric():
+        swept = begun.sweeping.result()
+    partition = classes_of(settings.aggregation, swept.distance, reduction.sizes)
+    V_abstract = abstract_values(begun.chain, partition, state.abstract_value, reduction.sizes, state.sweeper.backend)
+    greedy, delta = improve(reduction.model, settings, state, V_abstract)
+    alpha = _step_size(given, state.k, begun.bound)
+    new_policy = (1.0 - alpha) * policy + alpha * greedy if alpha < 1.0 else greedy
 
-    nmi, purity = _agreement(reduction, partition)
-    step = Step(
+    found = Found(swept, partition, V_abstract, greedy, delta, alpha)
+    step, settled = _recorded(given, state, begun, found), _settled(settings, state, found)
+    vars(state).update(  # all at once: Ctrl-C finds the state before the step, or the one after it
+        k=state.k + 1,
+        policy=new_policy,
+        measured=policy,
+        distance=swept.distance,
+        value=begun.V,
+        partition=partition,
+        abstract_value=V_abstract,
+        settled=settled,
+    )
+    return step
+
+
+def _step_size(given: Given, k: int, bound: Certificate) -> float:
+    """α_k; 0 where the policy meets the target, as it is the answer then."""
+    alpha, target = given.alphas(k + 1), given.settings.target
+    return 0.0 if target is not None and bound.error <= target else alpha
+
+
+def _settled(settings: PolicySettings, state: LoopState, found: Found) -> bool:
+    """Whether policy, distances and classes have stopped changing."""
+    ahead = float(np.abs(found.greedy - state.policy).max())
+    return ahead <= 1e-12 and found.swept.change <= (settings.early_stop or 0.0) and found.partition == state.partition
+
+
+def _recorded(given: Given, state: LoopState, begun: Begun, found: Found) -> Step:
+    """What is said of the step; reads only."""
+    swept, partition, best_value = found.swept, found.partition, given.best_value
+    nmi, purity = _agreement(given.reduction, partition)
+    return Step(
         k=state.k,
-        error=None if best_value is None else float(np.abs(best_value - V).max()),
-        bound=bound.error,
-        metric_gap=d.gap_to(V),
+        error=None if best_value is None else float(np.abs(best_value - begun.V).max()),
+        bound=begun.bound.error,
+        metric_gap=swept.distance.gap_to(begun.V),
         n_classes=partition.n_classes,
         diameter=partition.diameter,
-        delta=delta,
-        alpha=alpha,
+        delta=found.delta,
+        alpha=found.alpha,
         sweeps=swept.sweeps,
         change=swept.change,
         transport_error=swept.transport_error,
         iterations=swept.iterations,
-        abstract_error=_abstract_error(chain, V_abstract),
+        abstract_error=_abstract_error(begun.chain, found.V_abstract),
         nmi=nmi,
         purity=purity,
-        seconds=clock.seconds,
-        metric_seconds=clock.metric_seconds,
+        seconds=begun.clock.seconds,
+        metric_seconds=begun.clock.metric_seconds,
     )
-    ahead = float(np.abs(greedy - state.policy).max())
-    still = ahead <= 1e-12 and swept.change <= (settings.early_stop or 0.0) and partition == state.partition
-    vars(state).update(  # all at once: Ctrl-C finds the state before the step, or the one after it
-        k=state.k + 1,
-        policy=new_policy,
-        measured=state.policy,
-        distance=d,
-        value=V,
-        partition=partition,
-        abstract_value=V_abstract,
-        settled=still,
-    )
-    return step
 
 
 def improve(mdp: MDP, settings: PolicySettings, state: LoopState, V: Floats) -> tuple[Floats, float]:

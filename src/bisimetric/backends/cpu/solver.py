@@ -1,4 +1,11 @@
-"""What solvers of pairs share on the CPU: ground costs in their unit, and reports."""
+"""What solvers of pairs share on the CPU: ground costs in their unit, blocks of pairs, and reports.
+
+    prepare(d)                  ground costs (d/unit)^p of the sweep
+    fill(group, a0, a1, …)      the block as a `Scene`, given to the transport's `_fill`, and by that to a kernel
+    true_error(tally)           what all pairs reported, in the unit of d
+
+A transport has `_fill` and `_bounds` of its own, and a `PairMemory` where it remembers something of each pair.
+"""
 
 from __future__ import annotations
 

@@ -2,10 +2,14 @@
 
 A sweep takes the ground costs of all pairs from d first, so that d can then be replaced row by row, in place:
 
-    for each unit of states s0 … s1−1:      on the threads
-        transports of their rows            `solver.fill`, in blocks
+    ground costs (d/u)^p                    `solver.prepare`
+    for each unit of states s0 … s1−1:      `_sweep_unit`, on the threads
+        transports of their rows            `solver.fill`, in blocks (group, a0, a1) of rows
         combined into rows of F(d)          `_combined_rows`
-        written into d, above and below the diagonal
+        written into d                      `_write`, above and below the diagonal
+
+Other sweeps replace d the same way, by rows that are made otherwise (`_sweep_again`, `choices`). Where two models are
+compared, the columns of a block begin at its `corner`: the first row of the second model.
 """
 
 from __future__ import annotations
@@ -55,21 +59,97 @@ class CpuSweeper(Sweeper):
         self.square = comparison.square
         self.choices = KeptChoices(self)
 
-    def follow(self, chain: Chain) -> None:
-        halved = self.solver.halved
-        super().follow(chain)
-        if halved:
-            self.solver.halve()
-
-    def spare_memory(self) -> bool:
-        return self.solver.halve()
-
     def sweep(self, d: HostDistances, accuracy: float = np.inf) -> Sweep:
         reports = self._replace(d, accuracy, lambda unit: self._sweep_unit(unit, d.array))
         changes, tallies = zip(*reports, strict=True)
         tally = PairTally.merged(tallies)
         rounding = self.solver.rounding(float(d.array.max()))
         return Sweep(max(changes), self.solver.true_error(tally), rounding, tally.iterations)
+
+    def _replace(self, d: HostDistances, accuracy: float, task: Callable[[Unit], Result]) -> list[Result]:
+        """Take ground costs from d, and do what replaces it unit by unit."""
+        with single_thread():
+            self.solver.prepare(d.array, accuracy)
+            try:
+                results = self._all_units(task)
+            finally:
+                if self.solver.halved:
+                    mirror(d.array)
+        self._clear_diagonal(d)
+        return results
+
+    def _all_units(self, task: Callable[[Unit], Result]) -> list[Result]:
+        count = threads()
+        if count not in self._units_by_threads:
+            self._units_by_threads[count] = units_of_work(self.comparison, count)
+        return run_all(task, self._units_by_threads[count], self.solver.halt, brief=self._brief)
+
+    def _sweep_unit(self, unit: Unit, d: Array) -> tuple[float, PairTally]:
+        solver, tally = self.solver, PairTally()
+
+        def fill(group: int, a0: int, a1: int, out: Array) -> None:
+            solver.fill(group, a0, a1, out, tally)
+            self._stop_if_halted()
+
+        rows = self._combined_rows(unit, solver.first, fill, solver.unit, self.choices.partners)
+        return self._write(unit, rows, solver.first, d), tally
+
+    def _combined_rows(self, unit: Unit, first: int, fill: Fill, scale: float, partners: Array) -> Floats:
+        """Rows s0 … s1−1 of F(d) with transports from `fill`, in units of `scale`; notes partners if there is room."""
+        c, (s0, s1, blocks) = self.comparison, unit
+        rows, weights, begin = np.zeros((s1 - s0, self.shape[1])), Weights(c.c_R, c.c_T * scale), self.begin(first)
+        if c.combine == "hausdorff":
+            _, a0, a1 = blocks[0]
+            transports = np.zeros((a1 - a0, self.width(0)))
+            fill(0, a0, a1, transports)
+            kernels.hausdorff(transports, self.sides(), c.rewards, s0, begin, weights, rows, partners)
+            self.set_apart(unit, rows)
+            return rows
+        kernels.start_rows(c.apart, c.columns_apart, c.largest, s0, begin, rows)
+        for group, a0, a1 in blocks:
+            transports = np.zeros((a1 - a0, self.width(group)))
+            fill(group, a0, a1, transports)
+            block = self.block(group, a0, a1, first)
+            kernels.raise_to(transports, block, c.state_of_row, c.rewards, s0, weights, rows)
+        return rows
+
+    def _write(self, unit: Unit, rows: Floats, first: int, d: Array) -> float:
+        begin = self.begin(first)
+        if self.solver.halved:
+            rise, fall = kernels.write_above(rows, unit.s0, begin, d)
+        else:
+            rise, fall = kernels.write_rows(rows, unit.s0, begin, self.square, d)
+        return float(max(rise, fall))
+
+    def _clear_diagonal(self, d: HostDistances) -> None:
+        if self.square and not self.solver.with_diagonal:
+            np.fill_diagonal(d.array, 0.0)
+
+    def _stop_if_halted(self) -> None:
+        if self.solver.halt[0]:  # a block that was left early must not be written
+            raise _HaltedError
+
+    def begin(self, first: int) -> int:
+        """Distances of s to states t ≥ s + this are computed: to all states where t is one of another model."""
+        return first if self.square else -self.shape[0]
+
+    def width(self, group: int) -> int:
+        """Columns of a block of transports."""
+        return len(self.comparison.groups[group]) - self.solver.corners[group]
+
+    def block(self, group: int, a0: int, a1: int, first: int) -> Block:
+        """Some rows of a group with those that they are compared with."""
+        return Block(self.comparison.groups[group], a0, a1, first, self.solver.corners[group])
+
+    def sides(self) -> Sides:
+        """The choices of both sides, for kernels."""
+        c = self.comparison
+        return Sides(c.row_pointers, c.column_pointers, 0 if self.square else int(c.column_pointers[0]))
+
+    def set_apart(self, unit: Unit, rows: Floats) -> None:
+        """Put pairs of states that are kept apart at the largest distance."""
+        c, (s0, s1, _) = self.comparison, unit
+        rows[c.apart[s0:s1, None] != c.columns_apart[None, :]] = c.largest
 
     def sweep_roughly(self, d: HostDistances) -> float:
         solver = self.solver
@@ -95,18 +175,6 @@ class CpuSweeper(Sweeper):
 
         return max(self._replace(d, np.inf, task))
 
-    def _replace(self, d: HostDistances, accuracy: float, task: Callable[[Unit], Result]) -> list[Result]:
-        """Take ground costs from d, and do what replaces it unit by unit."""
-        with single_thread():
-            self.solver.prepare(d.array, accuracy)
-            try:
-                results = self._all_units(task)
-            finally:
-                if self.solver.halved:
-                    mirror(d.array)
-        self._clear_diagonal(d)
-        return results
-
     def keep_choices(self) -> bool:
         if self.solver.keeps_plans:
             self.choices.make_room()
@@ -125,10 +193,6 @@ class CpuSweeper(Sweeper):
     def follow_paths(self, d: HostDistances) -> None:
         self.choices.follow_paths(d.array)
 
-    def _clear_diagonal(self, d: HostDistances) -> None:
-        if self.square and not self.solver.with_diagonal:
-            np.fill_diagonal(d.array, 0.0)
-
     def start(self, d: HostDistances, count: int, stop: float) -> Pending:
         return _Later(self, d, count, stop)
 
@@ -142,22 +206,6 @@ class CpuSweeper(Sweeper):
         self.solver.recall(remembered)  # bounds only read
         return lower.astype(np.float64), upper.astype(np.float64)
 
-    def _all_units(self, task: Callable[[Unit], Result]) -> list[Result]:
-        count = threads()
-        if count not in self._units_by_threads:
-            self._units_by_threads[count] = units_of_work(self.comparison, count)
-        return run_all(task, self._units_by_threads[count], self.solver.halt, brief=self._brief)
-
-    def _sweep_unit(self, unit: Unit, d: Array) -> tuple[float, PairTally]:
-        solver, tally = self.solver, PairTally()
-
-        def fill(group: int, a0: int, a1: int, out: Array) -> None:
-            solver.fill(group, a0, a1, out, tally)
-            self._stop_if_halted()
-
-        rows = self._combined_rows(unit, solver.first, fill, solver.unit, self.choices.partners)
-        return self._write(unit, rows, solver.first, d), tally
-
     def _bound_unit(self, unit: Unit, lower: Array, upper: Array) -> None:
         for target, order in ((lower, 1), (upper, -1)):
 
@@ -168,58 +216,14 @@ class CpuSweeper(Sweeper):
             rows = self._combined_rows(unit, 1, fill, 1.0, NO_NOTES)
             kernels.write_rows(rows, unit.s0, self.begin(1), self.square, target)
 
-    def _stop_if_halted(self) -> None:
-        if self.solver.halt[0]:  # a block that was left early must not be written
-            raise _HaltedError
+    def follow(self, chain: Chain) -> None:
+        halved = self.solver.halved
+        super().follow(chain)
+        if halved:
+            self.solver.halve()
 
-    def _write(self, unit: Unit, rows: Floats, first: int, d: Array) -> float:
-        begin = self.begin(first)
-        if self.solver.halved:
-            rise, fall = kernels.write_above(rows, unit.s0, begin, d)
-        else:
-            rise, fall = kernels.write_rows(rows, unit.s0, begin, self.square, d)
-        return float(max(rise, fall))
-
-    def begin(self, first: int) -> int:
-        """Distances of s to states t ≥ s + this are computed: to all states where t is one of another model."""
-        return first if self.square else -self.shape[0]
-
-    def sides(self) -> Sides:
-        """The choices of both sides, for kernels."""
-        c = self.comparison
-        return Sides(c.row_pointers, c.column_pointers, 0 if self.square else int(c.column_pointers[0]))
-
-    def _combined_rows(self, unit: Unit, first: int, fill: Fill, scale: float, partners: Array) -> Floats:
-        """Rows s0 … s1−1 of F(d) with transports from `fill`, in units of `scale`; notes partners if there is room."""
-        c, (s0, s1, blocks) = self.comparison, unit
-        rows, weights, begin = np.zeros((s1 - s0, self.shape[1])), Weights(c.c_R, c.c_T * scale), self.begin(first)
-        if c.combine == "hausdorff":
-            _, a0, a1 = blocks[0]
-            transports = np.zeros((a1 - a0, self.width(0)))
-            fill(0, a0, a1, transports)
-            kernels.hausdorff(transports, self.sides(), c.rewards, s0, begin, weights, rows, partners)
-            self.set_apart(unit, rows)
-            return rows
-        kernels.start_rows(c.apart, c.columns_apart, c.largest, s0, begin, rows)
-        for group, a0, a1 in blocks:
-            transports = np.zeros((a1 - a0, self.width(group)))
-            fill(group, a0, a1, transports)
-            block = self.block(group, a0, a1, first)
-            kernels.raise_to(transports, block, c.state_of_row, c.rewards, s0, weights, rows)
-        return rows
-
-    def width(self, group: int) -> int:
-        """Columns of a block of transports."""
-        return len(self.comparison.groups[group]) - self.solver.corners[group]
-
-    def block(self, group: int, a0: int, a1: int, first: int) -> Block:
-        """Some rows of a group with those that they are compared with."""
-        return Block(self.comparison.groups[group], a0, a1, first, self.solver.corners[group])
-
-    def set_apart(self, unit: Unit, rows: Floats) -> None:
-        """Put pairs of states that are kept apart at the largest distance."""
-        c, (s0, s1, _) = self.comparison, unit
-        rows[c.apart[s0:s1, None] != c.columns_apart[None, :]] = c.largest
+    def spare_memory(self) -> bool:
+        return self.solver.halve()
 
 
 def units_of_work(comparison: Comparison, threads: int) -> list[Unit]:

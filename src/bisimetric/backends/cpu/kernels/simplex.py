@@ -34,7 +34,7 @@ from .pairs import (
     widest_support,
 )
 from .small_simplex import pivot_small
-from .small_supports import WIDEST, settle_row, small_scratch
+from .small_supports import FAR, WIDEST, settle_row, small_scratch
 from .spanning_tree import (
     DEPTH,
     FLOW,
@@ -348,9 +348,10 @@ def exact_block(rows, defects, block, ground, memory, halt, out, errors):
         for k in range(count):
             if halt[0]:
                 return pivots, worst
-            b, start = pending[0, k], pending[1, k]
-            to = indptr[members[b]]
-            m = indptr[members[b] + 1] - to
+            b, start = pending[0, k] & FAR, pending[1, k] & FAR
+            row = members[b] & FAR
+            to = indptr[row] & FAR
+            m = (indptr[row + 1] & FAR) - to
             above = below = 0.0
             if n == 1 or m == 1:
                 value = product_cost(probs, indices, lo, n, to, m, cost)
@@ -360,7 +361,7 @@ def exact_block(rows, defects, block, ground, memory, halt, out, errors):
                 value = two_by_two((probs[lo], probs[lo + 1]), (probs[to], probs[to + 1]), costs)
                 if keep:
                     store[start] = CROSSED if crosses(costs) else STRAIGHT
-                if not _same_rows(indices, probs, lo, n, to, m):
+                if indices[lo] != indices[to] or not _same_rows(indices, probs, lo, n, to, m):
                     above = below = 8.0 * EPS * value + _doubt(probs, lo, to, costs)
             else:
                 for i in range(n):  # `gather`, written out: a call costs 3 % of the time of a small pair

@@ -23,7 +23,7 @@ from .memory import kept_entries
 from .pairs import PRICING
 
 WIDEST = 8  # successors of a support that is small
-_FAR = (1 << 60) - 1  # masks show the compiler that an index is not negative, so that it need not count from the end
+FAR = (1 << 60) - 1  # masks show the compiler that an index is not negative, so that it need not count from the end
 _PER_STATE = 16  # a strip is worth its while where there is a pair for every so many states
 
 
@@ -68,7 +68,8 @@ def list_row(rows, block, a, memory, pending):
         pending[0, count], pending[1, count] = b, start
         count += 1
         if keep:
-            start += kept_entries(n, indptr[members[b] + 1] - indptr[members[b]], 0, 2)
+            row = members[b] & FAR
+            start += kept_entries(n, indptr[row + 1] - indptr[row], 0, 2)
     return count
 
 
@@ -92,10 +93,10 @@ def _settling(width, fewest, columns):
             mass[i] = probs[lo + min(i, n - 1)]
         left, most = 0, 0
         for entry in range(count):
-            b, start = pending[0, entry] & _FAR, pending[1, entry] & _FAR
+            b, start = pending[0, entry] & FAR, pending[1, entry] & FAR
             pending[0, left], pending[1, left] = b, start
-            to = indptr[members[b]] & _FAR
-            m = (indptr[members[b] + 1] & _FAR) - to
+            to = indptr[members[b]] & FAR
+            m = (indptr[members[b] + 1] & FAR) - to
             tried = not full and width == columns and n == width and m == columns
             if tried or m < fewest or m > columns or n + m == 4 or kept[start] == 0:
                 left += 1
@@ -143,7 +144,7 @@ def _settling(width, fewest, columns):
             for v in range(1, arcs + 1):
                 term = (flow[v] if flow[v] > 0.0 else 0.0) * arc[v]
                 value += term if v < n + m else 0.0
-            out[(b - corner) & _FAR] = value
+            out[(b - corner) & FAR] = value
             if fine:
                 most = max(most, m)
             else:
@@ -172,7 +173,7 @@ def settle_row(rows, block, a, ground, memory, small, pending, out):
     lo = indptr[members[a]]
     n = indptr[members[a] + 1] - lo
     width = width_of(n, count, cost.shape[1])
-    if width == 0 or inv_p != 1.0 or len(base) == 0:
+    if width == 0 or inv_p != 1.0 or len(base) == 0 or base[a + 1] - base[a] <= count:  # no pair has a tree
         return count, most
     set_strip(cost, indices, lo, n, width, strip)
     given, tol, fit, more = (strip, part, real, out[a - a0], corner), PRICING * top, 0, 0
@@ -207,9 +208,9 @@ def _costing(width, fewest, columns):
             mass[i] = probs[lo + min(i, n - 1)]
         left = 0
         for entry in range(count):
-            b, start = pending[0, entry] & _FAR, pending[1, entry] & _FAR
-            to = indptr[members[b]] & _FAR
-            m = (indptr[members[b] + 1] & _FAR) - to
+            b, start = pending[0, entry] & FAR, pending[1, entry] & FAR
+            to = indptr[members[b]] & FAR
+            m = (indptr[members[b] + 1] & FAR) - to
             if m < fewest or m > columns or n + m == 4 or kept[start] == 0:
                 pending[0, left], pending[1, left] = b, start
                 left += 1
@@ -227,10 +228,10 @@ def _costing(width, fewest, columns):
                 v, above = np.int64(kept[k]), np.int64(kept[k + 1])
                 through = flow[v] if turn < n + m - 1 else 0.0
                 flow[above] -= through
-                i, j = min(v, above), (max(v, above) - n) & _FAR
+                i, j = min(v, above), (max(v, above) - n) & FAR
                 cost = strip[np.int64(indices[to + j]) * width + i]
                 value += (through if through > 0.0 else 0.0) * cost
-            out[(b - corner) & _FAR] = value if inv_p == 1.0 else value**inv_p
+            out[(b - corner) & FAR] = value if inv_p == 1.0 else value**inv_p
         return left
 
     return cost_kept

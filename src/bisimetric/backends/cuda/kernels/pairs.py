@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 import numpy as np
 
@@ -166,7 +165,7 @@ class Rows:
             np.int64(block.a1 - block.a0), np.int64(self.n_states),
         )  # fmt: skip
 
-    def work_space(self, per_warp: int, pairs: int, shared: bool = True) -> tuple[int, Any, int]:
+    def work_space(self, per_warp: int, pairs: int, shared: bool = True) -> tuple[int, Array, int]:
         """(blocks, work space, bytes of shared memory) for `per_warp` numbers a warp and at most `pairs` pairs.
 
         The work space is in shared memory where that is not 0.
