@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import sys
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -21,6 +21,41 @@ if TYPE_CHECKING:
     from ..queries import Answer, Nearest, Query
 
 
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """What a question may cost."""
+
+    pairs: int | None = None
+    """Most pairs of states to open (default: no limit)."""
+    seconds: float | None = None
+    """Most seconds (default: no limit)."""
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class Instead:
+    """Other questions than how far two states are apart."""
+
+    at_most: float | None = None
+    """Only decide whether the distance is at most this."""
+    nearest: int | None = None
+    """Find so many states that are nearest to s, instead."""
+    listed: Annotated[Path | None, Parameter(name="--list")] = None
+    """A file of pairs to ask for instead, one s,t a line; answers are lines s,t,lower,upper,status."""
+    cluster: str | None = None
+    """With --list: address of a Dask scheduler, such as tcp://host:8786, whose workers answer."""
+
+    def __post_init__(self) -> None:
+        if sum(one is not None for one in (self.at_most, self.nearest, self.listed)) > 1:
+            raise BadInputError("give --at-most, --nearest or --list, one of them.")
+        if self.cluster is not None and self.listed is None:
+            raise BadInputError("--cluster is for many questions; give --list too.")
+
+
+_NO_LIMITS, _ONE = Limits(), Instead()
+
+
 def query(  # noqa: PLR0913 (options of a command)
     model: Model,
     s: Annotated[str, Parameter(help="A state, by number or by name; init for the initial state.")] = "init",
@@ -30,12 +65,8 @@ def query(  # noqa: PLR0913 (options of a command)
     other: str | None = None,
     match: Literal["labels", "hausdorff"] | None = None,
     tol: float = 1e-3,
-    at_most: float | None = None,
-    nearest: int | None = None,
-    pairs: int | None = None,
-    seconds: float | None = None,
-    listed: Annotated[Path | None, Parameter(name="--list")] = None,
-    cluster: str | None = None,
+    instead: Instead = _ONE,
+    limits: Limits = _NO_LIMITS,
     json: Json = False,
 ) -> int:
     """Find the distance of two states, without the distances of all pairs.
@@ -47,42 +78,31 @@ def query(  # noqa: PLR0913 (options of a command)
         other: a second model, whose state t is compared with state s of the first.
         match: labels (actions by name) or hausdorff (choices as sets).
         tol: how far the bounds may be apart.
-        at_most: only decide whether the distance is at most this.
-        nearest: find so many states that are nearest to s, instead.
-        pairs: most pairs of states to open (default: no limit).
-        seconds: most seconds (default: no limit).
-        listed: a file of pairs to ask for instead, one s,t a line; answers are lines s,t,lower,upper,status.
-        cluster: with --list: address of a Dask scheduler, such as tcp://host:8786, whose workers answer.
     """
     from ..queries import Budget, Query
     from ..status import Status
 
-    if at_most is not None and nearest is not None:
-        raise BadInputError("give --at-most or --nearest, not both.")
-    if listed is not None and (at_most is not None or nearest is not None):
-        raise BadInputError("give --list, --at-most or --nearest, one of them.")
-    if cluster is not None and listed is None:
-        raise BadInputError("--cluster is for many questions; give --list too.")
-    limits = Budget(pairs=pairs, seconds=seconds)
-    wanted = None if listed is None else _pairs(listed)
+    budget = Budget(pairs=limits.pairs, seconds=limits.seconds)
+    wanted = None if instead.listed is None else _pairs(instead.listed)
     sides = [_side(spec, options, match) for spec in (model, other) if spec is not None]
     ask = Query(*sides, match=match)
     if wanted is not None:
-        answers = ask.distances([(_state(a), _state(b)) for a, b in wanted], tol=tol, budget=limits, cluster=cluster)
-        return _say_answers(wanted, answers, json)
+        named = [(_state(a), _state(b)) for a, b in wanted]
+        return _say_answers(wanted, ask.distances(named, tol=tol, budget=budget, cluster=instead.cluster), json)
     first = _state(s)
-    if nearest is not None:
-        near = ask.nearest(first, nearest, tol=tol, budget=limits)
+    if instead.nearest is not None:
+        near = ask.nearest(first, instead.nearest, tol=tol, budget=budget)
         return _say_nearest(near, sides[-1], json)
     second = _state(t)
-    if at_most is not None:
-        decided = ask.at_most(first, second, at_most, budget=limits)
-        answer = ask.distance(first, second, tol=2.0 * ask.largest, budget=limits)  # what is known by now
+    if instead.at_most is not None:
+        decided = ask.at_most(first, second, instead.at_most, budget=budget)
+        answer = ask.distance(first, second, tol=2.0 * ask.largest, budget=budget)  # what is known by now
         if decided is None:
-            spent = Status.ROUNDING if pairs is seconds is None else Status.BUDGET
+            spent = Status.ROUNDING if limits == _NO_LIMITS else Status.BUDGET
             answer = replace(answer, status=Status.INTERRUPTED if pressed() else spent)
-        return _say_answer(ask, answer, json, {"at_most": at_most, "holds": decided}, decided is not None)
-    answer = ask.distance(first, second, tol=tol, budget=limits)
+        asked: Facts = {"at_most": instead.at_most, "holds": decided}
+        return _say_answer(ask, answer, json, asked, decided is not None)
+    answer = ask.distance(first, second, tol=tol, budget=budget)
     return _say_answer(ask, answer, json, {"tol": tol}, answer.converged)
 
 
