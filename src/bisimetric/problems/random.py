@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
+from ..kinds import Floats, Ints
 from ..model import MDP
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 
 def garnet(n_states: int = 100, n_actions: int = 2, branching: int = 3, gamma: float = 0.9, seed: int = 0) -> MDP:
@@ -69,19 +75,21 @@ def gridworld(
     cells = width * height
     goal = cells - 1
     n_states = cells * copies
-    P = np.zeros((n_states, len(_MOVES), n_states))
     R = np.zeros((n_states, len(_MOVES)))
+    rows = [_Rows(n_states) for _ in _MOVES]
     steps = list(_MOVES.values())
 
     def landing(cell: int, step: tuple[int, int]) -> int:
         row, column = divmod(cell, width)
         return min(max(row + step[0], 0), height - 1) * width + min(max(column + step[1], 0), width - 1)
 
+    by_cell = np.zeros(cells)
     for copy in range(copies):
         for cell in range(cells):
             s = copy * cells + cell
+            around = np.unique([landing(cell, step) for step in steps])
             for a, step in enumerate(steps):
-                by_cell = np.zeros(cells)
+                there = np.array([goal]) if cell == goal else around
                 if cell == goal:
                     by_cell[goal] = 1.0
                 else:
@@ -93,10 +101,35 @@ def gridworld(
                     by_cell /= by_cell.sum()
                 if cell != goal:
                     R[s, a] = by_cell[goal]
-                odds = rng.dirichlet(np.ones(copies))
-                P[s, a] = (odds[:, None] * by_cell[None, :]).reshape(-1)
-    P /= P.sum(axis=2, keepdims=True)
+                odds, there = rng.dirichlet(np.ones(copies)), there[by_cell[there] != 0.0]
+                states = (cells * np.arange(copies)[:, None] + there[None, :]).reshape(-1)
+                rows[a].add(states, (odds[:, None] * by_cell[None, there]).reshape(-1))
+                by_cell[there] = 0.0
+    P = [one.matrix() for one in rows]
     names = [f"room {k // cells} row {k % cells // width} column {k % width}" for k in range(n_states)]
     return MDP.from_arrays(
-        P, R, gamma, axes="sas", labels=list(_MOVES), state_names=names, classes=np.arange(n_states) % cells
+        P, R, gamma, axes="ass", labels=list(_MOVES), state_names=names, classes=np.arange(n_states) % cells
     )
+
+
+class _Rows:
+    """Rows of a stochastic matrix, one after the other; memory is that of their entries."""
+
+    def __init__(self, n_states: int) -> None:
+        self._row = np.zeros(n_states)  # sums are those of whole rows, zeros and all
+        self._states: list[Ints] = []
+        self._probs: list[Floats] = []
+
+    def add(self, states: Ints, masses: Floats) -> None:
+        """A row with masses at some states, scaled to sum to 1."""
+        self._row[states] = masses
+        self._states.append(states)
+        self._probs.append(masses / self._row.sum())
+        self._row[states] = 0.0
+
+    def matrix(self) -> csr_array:
+        from scipy.sparse import csr_array
+
+        pointers = np.concatenate([[0], np.cumsum([len(states) for states in self._states])])
+        entries = np.concatenate(self._probs), np.concatenate(self._states), pointers
+        return csr_array(entries, shape=(len(self._states), len(self._row)))
