@@ -80,7 +80,7 @@ ALLOWED: dict[str, set[str]] = {
     "cluster": GROUND | ENGINES | {"model", "transport", "__init__"},  # an engine whose units are done elsewhere
     "metric": CORE | {"cluster", "__init__"},
     "estimate": CORE | {"metric"},
-    "policy": CORE | {"metric", "schedules", "estimate", "cluster"},
+    "policy": CORE | {"metric", "schedules", "estimate", "cluster", "queries", "abstraction"},
     "queries": CORE | {"metric", "cluster"},
     "abstraction": CORE | {"metric", "queries", "cluster"},
     "formats": GROUND | {"model"},

@@ -15,6 +15,7 @@ from .abstraction import cross as cross
 from .aggregation import EpsilonCover as EpsilonCover
 from .aggregation import KMedoids as KMedoids
 from .aggregation import Partition as Partition
+from .aggregation import SmallModel as SmallModel
 from .aggregation import lift_policy as lift_policy
 from .aggregation import quotient as quotient
 from .backends.errors import DeviceError as DeviceError

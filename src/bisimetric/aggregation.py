@@ -175,6 +175,46 @@ class Aggregation(Protocol):
     def __call__(self, distance: Array, /) -> Partition: ...
 
 
+@dataclass(frozen=True)
+class SmallModel:
+    """The classes of a small model that is found anew for each policy: for `solve_policy`, where S² does not fit.
+
+    States are in the class of the state of the small model that they are nearest to; how far two of a class are apart
+    at most is certified. Distances are those to the small model [S, K], with `Exact` transport.
+
+    Args:
+        size: states of the small model, at most.
+    """
+
+    size: int
+    takes_distances: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if check_whole("size", self.size) < 1:
+            raise ValueError(f"SmallModel: size must be at least 1; got {self.size}.")
+
+    def __call__(self, distance: Array | Distances, /) -> Partition:
+        found = getattr(distance, "partition", None)
+        if not isinstance(found, Partition):
+            raise ValueError("SmallModel is for solve_policy; for one model there is bm.abstract.")
+        return found
+
+
+def partition_within(class_of: Ints, radii: Floats) -> Partition:
+    """Classes of states that are each within a radius [S] of something that a class has in common.
+
+    The state of least radius stands for its class. Radius and diameter follow by the triangle inequality.
+    """
+    order = np.lexsort((radii, class_of))
+    first = np.flatnonzero(np.diff(class_of[order], prepend=-1))
+    found = Partition.from_classes(class_of, order[first])
+    last = np.append(first[1:], len(order)) - 1
+    most, second = radii[order[last]], radii[order[np.maximum(last - 1, first)]]
+    several = last > first
+    radius = float(np.max(np.where(several, most + radii[order[first]], 0.0)))
+    return Partition(found.class_of, found.medoids, radius, float(np.max(np.where(several, most + second, 0.0))))
+
+
 def classes_of(rule: Aggregation, distance: Distances, sizes: Ints | None = None) -> Partition:
     """The classes that a rule makes of distances; `sizes` says how many states each row of them stands for."""
     if sizes is not None:

@@ -22,7 +22,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..aggregation import Partition
+from ..aggregation import Partition, partition_within
 from ..certificates import Certificate
 from ..checks import InputError, check_number, check_type, check_whole
 from ..kinds import Floats, Ints
@@ -247,6 +247,5 @@ def _assembled(model: Chain | MDP | ModelParts, subject: Subject, best: Cross, r
             notes.append(
                 f"states with none of the actions that their class plays, which play all of theirs alike: {alone}"
             )
-    partition = Partition.from_classes(class_of)
-    partition = Partition(partition.class_of, partition.medoids, float(radii.max()), 2.0 * float(radii.max()))
+    partition = partition_within(class_of, radii)
     return Abstraction(best.small, class_of, partition, best, radii, policy, certificate, tuple(notes))

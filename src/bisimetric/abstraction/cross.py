@@ -36,7 +36,7 @@ from ..model.parts import ModelParts
 from ..queries import Nearest
 from ..queries.query import state_number
 from ..status import Status
-from ..transport import Exact
+from ..transport import Exact, Transport
 
 _SHARE = 1e-3  # of the largest distance: the error that is asked for where none is given
 _STRIP = 1 << 16  # states at a time where numbers of all states are worked out
@@ -46,6 +46,7 @@ def cross(
     model: Chain | MDP | ModelParts | Outline,
     small: Chain | MDP,
     *,
+    transport: Transport | None = None,
     on_progress: Callable[[Progress], None] | None = None,
     cluster: object = None,
     store: Path | str | None = None,
@@ -56,6 +57,7 @@ def cross(
     Args:
         model: the large model; on a cluster it may be one that is read in parts (`read_parts`). small: the small one,
             of the same kind and discount.
+        transport: `Exact(p)`, by default with p = 1.
         on_progress: called after each sweep; reads only.
         cluster, store: workers of Dask that do the sweeps, and a folder that they share; see `compare`.
         changes: settings by name, as in `MetricSettings`; tol is 1e-3 of the largest distance where it is not given.
@@ -63,7 +65,7 @@ def cross(
     Returns:
         A `Cross`. Cost: that of `compare`; memory about 2·S·K numbers and what solvers keep of each pair.
     """
-    settings = merged(MetricSettings, None, changes)
+    settings = merged(MetricSettings, None, changes if transport is None else {**changes, "transport": transport})
     model = outlined(model, cluster, settings.match)
     known = model.stand_in if isinstance(model, Outline) else model
     if "tol" not in changes:

@@ -10,7 +10,7 @@ from cyclopts import Parameter
 from .words import BadInputError
 
 if TYPE_CHECKING:
-    from ..aggregation import EpsilonCover, KMedoids
+    from ..aggregation import EpsilonCover, KMedoids, SmallModel
     from ..kinds import Array, Floats
     from ..model import MDP
     from ..schedules import StepSize
@@ -125,6 +125,15 @@ def aggregation_rule(eps: float | None, rule: str | None, k: int | None, seed: i
     if eps is None and rule is None:
         return None
     return EpsilonCover(eps) if rule is None else EpsilonCover(eps, rule)
+
+
+def small_model_rule(size: int, *others: object) -> SmallModel:
+    """The aggregation by a small model; refuses other rules beside it."""
+    from ..aggregation import SmallModel
+
+    if any(one is not None for one in others):
+        raise BadInputError("give --small, --k or --eps (with --rule), one of them.")
+    return SmallModel(size)
 
 
 def parse_step_size(text: str) -> StepSize:

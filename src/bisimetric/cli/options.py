@@ -15,7 +15,7 @@ from cyclopts import Parameter
 from ..kinds import Keywords
 from ..metric.settings import MetricSettings
 from ..policy.settings import PolicySettings
-from .inputs import aggregation_rule, parse_band, parse_step_size, parse_transport
+from .inputs import aggregation_rule, parse_band, parse_step_size, parse_transport, small_model_rule
 
 Settings = TypeVar("Settings", PolicySettings, MetricSettings)
 
@@ -54,6 +54,7 @@ _FORMS: dict[type, dict[str, Form]] = {
                 Text("eps", float, "ε of the aggregation", "1 % of the largest possible distance"),
                 Text("rule", str, "radius (the paper's Algorithm 1) or diameter (all pairs within 2ε)", "radius"),
                 Text("k", int, "aggregate into this many classes by k-medoids instead"),
+                Text("small", int, "aggregate by a small model of so many states, without distances of all pairs"),
             ),
             aggregation_rule,
         ),
@@ -147,7 +148,11 @@ def settings_from(settings: type[Settings], options: Any) -> Settings:
         if form is None:
             chosen[field.name] = getattr(options, field.name)
         elif form.parse is aggregation_rule:
-            chosen[field.name] = aggregation_rule(options.eps, options.rule, options.k, options.seed or 0)
+            chosen[field.name] = (
+                aggregation_rule(options.eps, options.rule, options.k, options.seed or 0)
+                if options.small is None
+                else small_model_rule(options.small, options.eps, options.rule, options.k)
+            )
         else:
             chosen[field.name] = form.parse(*(getattr(options, text.name) for text in form.options))
     return settings(**{name: value for name, value in chosen.items() if value is not None})

@@ -180,12 +180,14 @@ def solve(
 
 def _check_run(loaded: Loaded, settings: PolicySettings, start: Floats) -> None:
     """Refuse what cannot be run, or does not fit, before a folder is made."""
+    from ..aggregation import SmallModel
     from ..metric.plan import check_fits
     from ..policy.loop import LoopState
     from ..policy.solve import reduced
 
     reduction, first = reduced(loaded.mdp, settings.for_model(loaded.mdp), start)
-    check_fits(reduction.model.under(first), settings.metric)
+    if not isinstance(settings.aggregation, SmallModel):  # which needs no distances of all pairs
+        check_fits(reduction.model.under(first), settings.metric)
     LoopState.first(reduction.model, settings, first)
 
 

@@ -182,5 +182,6 @@ def _of_folder(folder: Path) -> tuple[Subject, str]:
         "action": np.array(likely_actions(mdp, policy)[1], dtype=str),
     }
     question = settings.metric.for_model(chain)
+    subjects.check_square(state.distance.to_host())
     subject = subjects.of_steps(mdp, state.distance.to_host(), reduction.of_state, question, columns, history, facts)
     return replace(subject, model=chain), f"{asked.model} ({folder.name})"

@@ -138,8 +138,17 @@ def _distinctions(lumping: Lumping) -> dict[str, list[str]]:
     return found
 
 
+def check_square(distance: Array) -> None:
+    """Refuse distances to a small model, as runs with `SmallModel` have them."""
+    if distance.shape[0] != distance.shape[1]:
+        raise ValueError(
+            f"this run has distances to a small model {list(distance.shape)}, and a page needs those of all pairs."
+        )
+
+
 def of_run(run: PolicyRun, mdp: MDP, question: Question | None = None) -> Subject:
     """The page of a policy run."""
+    check_square(run.distance)
     named = {} if run.optimal_value is None else {"loss of the policy": run.optimal_value - run.value}
     return of_steps(
         mdp,

@@ -12,14 +12,13 @@ from typing import NamedTuple, TypedDict
 import numpy as np
 
 from .. import archives
-from ..aggregation import Partition
-from ..backends.protocol import Sweeper
+from ..aggregation import Partition, SmallModel
 from ..damage import reading
 from ..kinds import Array, Facts, Floats
-from ..metric.operator import sweeper_of
 from ..model import MDP
 from .loop import LoopState
 from .settings import PolicySettings
+from .small_models import Measure, distances_like, measure_of
 
 VERSION = 3
 _MOST_REMEMBERED = 1 << 30  # bytes of what solvers remember of which a copy is held, for Ctrl-C inside a step
@@ -108,14 +107,14 @@ def restore(folder: Path, mdp: MDP, settings: PolicySettings) -> LoopState | Non
             data = archives.read_arrays(path)
             parts = _checked_parts(data, mdp, settings)
         chain = mdp.under(parts["measured"])
-        sweeper = sweeper_of(chain, settings.metric.for_model(chain))  # what a device lacks is not the file's fault
+        sweeper = measure_of(chain, settings)  # what a device lacks is not the file's fault
         _recall(sweeper, {name[5:]: array for name, array in data.items() if name.startswith("kept_")})
     except RunFolderError as error:
         text = str(error).removeprefix(f"{path}: ")
         raise RunFolderError(
             f"{path}: damaged ({text.rstrip('.')}). Delete this file to begin the run again from its first step."
         ) from None
-    return LoopState(**parts, distance=sweeper.backend.distances(data["distance"]), sweeper=sweeper)
+    return LoopState(**parts, distance=distances_like(sweeper, data["distance"], mdp.n_states), sweeper=sweeper)
 
 
 def _checked_parts(data: dict[str, Array], mdp: MDP, settings: PolicySettings) -> _Parts:
@@ -126,9 +125,13 @@ def _checked_parts(data: dict[str, Array], mdp: MDP, settings: PolicySettings) -
         raise RunFolderError(f"it is of version {data['version']}, and this is {VERSION}")
     n, wanted = mdp.n_states, np.dtype(settings.dtype)
     d = data["distance"]
-    if d.shape != (n, n) or d.dtype != wanted:
-        raise RunFolderError(f"its distances are {d.dtype} {d.shape} instead of {wanted} {(n, n)}")
-    if not (np.isfinite(d).all() and (d >= 0.0).all() and np.array_equal(d, d.T)):
+    rule = settings.aggregation
+    square = not isinstance(rule, SmallModel)
+    narrow = isinstance(rule, SmallModel) and d.ndim == 2 and len(d) == n and d.shape[1] <= rule.size
+    fits = d.shape == (n, n) if square else narrow
+    if not fits or (d.size and d.dtype != wanted):
+        raise RunFolderError(f"its distances are {d.dtype} {d.shape}, which are not those of a run like this")
+    if not (np.isfinite(d).all() and (d >= 0.0).all() and (not square or np.array_equal(d, d.T))):
         raise RunFolderError("its distances are not finite, not symmetric, or below 0")
     for name in ("value", "abstract_value"):
         if data[name].shape != (n,) or not np.isfinite(data[name].astype(np.float64)).all():
@@ -161,7 +164,7 @@ def _checked_partition(data: Mapping[str, Array], n_states: int) -> Partition:
     return Partition(class_of, medoids, radius, diameter)
 
 
-def _recall(sweeper: Sweeper, kept: Mapping[str, Array]) -> None:
+def _recall(sweeper: Measure, kept: Mapping[str, Array]) -> None:
     """Hand the solver what it remembered of all pairs, where that was kept."""
     if not kept:
         return

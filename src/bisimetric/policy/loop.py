@@ -30,15 +30,15 @@ import numpy as np
 
 from .. import certificates
 from ..aggregation import Partition, classes_of
-from ..backends.protocol import Distances, Pending, Sweeper, Swept
+from ..backends.protocol import Distances, Pending, Swept
 from ..certificates import Certificate
 from ..kinds import Bools, Floats, Ints
-from ..metric.operator import sweeper_of
 from ..model import MDP, Chain
 from ..reduction import Reduction
 from ..values import abstract_values, choice_values, first_choices, optimal_backup, policy_values, solved_on_host
 from .run import Step
 from .settings import PolicySettings
+from .small_models import Measure, distances_like, measure_of
 
 _NOISE_TRIES = 400
 _NOISE_STEP = 1.25
@@ -53,7 +53,7 @@ class LoopState:
     policy: Floats  # [N], π_k
     measured: Floats  # [N], the policy whose chain the sweeper is on
     distance: Distances  # d̂
-    sweeper: Sweeper
+    sweeper: Measure
     rng: np.random.Generator
     noise: float  # σ
     value: Floats  # [S], V^π_k or a start for it
@@ -66,9 +66,9 @@ class LoopState:
         """The state before the first step: d̂ = 0."""
         settings.alphas(mdp.gamma)(1)  # may refuse
         chain, n = mdp.under(policy), mdp.n_states
-        sweeper = sweeper_of(chain, settings.metric.for_model(chain))
+        sweeper = measure_of(chain, settings)
         with sweeper.guard():
-            nothing = sweeper.backend.zeros((n, n))
+            nothing = distances_like(sweeper, None, n)
         one_class = Partition.from_classes(np.zeros(n, np.int64))
         rng = np.random.default_rng(settings.seed)
         return cls(0, policy, policy, nothing, sweeper, rng, 0.1, np.zeros(n), one_class, np.zeros(n))

@@ -8,6 +8,7 @@ from typing import TypedDict
 import numpy as np
 
 from .. import certificates
+from ..aggregation import SmallModel
 from ..certificates import Certificate
 from ..kinds import Floats, Ints
 from ..model import MDP
@@ -44,8 +45,8 @@ class _Naive(TypedDict):
 
 def theorem_bounds(mdp: MDP, settings: PolicySettings, history: Sequence[Step]) -> tuple[Certificate, ...]:
     """The paper's bounds for a run, with its largest δ and the largest distance inside a class."""
-    if not history:
-        return ()
+    if not history or isinstance(settings.aggregation, SmallModel):
+        return ()  # they are about distances of all pairs, that are gone on with
     eps = max(step.diameter for step in history) / 2.0
     delta = max(step.delta for step in history)
     transport, alpha = settings.transport, settings.alphas(mdp.gamma)(len(history))

@@ -57,7 +57,7 @@ class PolicyRun:
     Attributes:
         policy: per choice [N]. value: V^π [S].
         choices: the most probable choice of each state [S]. actions: its name [S].
-        partition, distance, abstract_value: of the last step.
+        partition, distance, abstract_value: of the last step (distances to the small model [S, K] for `SmallModel`).
         history: one `Step` per step.
         certificate: the best rigorous bound on ‖V* − V^π‖∞ and its source.
         theorems: the paper's bounds for this run, with the conditions that fail.

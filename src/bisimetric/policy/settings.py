@@ -10,7 +10,7 @@ from typing import Literal, Self, TypedDict
 
 from numpy.typing import ArrayLike
 
-from ..aggregation import Aggregation, EpsilonCover
+from ..aggregation import Aggregation, EpsilonCover, SmallModel
 from ..checks import check_number, check_type, check_whole
 from ..estimate.intervals import Design
 from ..metric.settings import MetricSettings
@@ -62,8 +62,8 @@ class PolicySettings:
 
     Attributes:
         transport: of the π-metric. The paper's runs use Sinkhorn(1.0, diagonal="zero").
-        aggregation: `EpsilonCover` (by default with ε = 1 % of the largest possible distance), `KMedoids`, or any rule
-            of distances.
+        aggregation: `EpsilonCover` (by default with ε = 1 % of the largest possible distance), `KMedoids`, any rule of
+            distances, or `SmallModel` where the distances of all pairs do not fit (with `Exact` transport).
         step_size: `Constant` (1 replaces the policy at each step), `PowerDecay`, `Theoretical`.
         sweeps: n, most sweeps of the metric in a step.
         early_stop: the change at which sweeps end sooner; None for 1e-4 of the largest possible distance.
@@ -117,6 +117,8 @@ class PolicySettings:
         for name in ("aggregation", "step_size"):
             if not callable(getattr(self, name)):
                 raise TypeError(f"{name} must be a rule that can be called; got {type(getattr(self, name)).__name__}.")
+        if isinstance(self.aggregation, SmallModel) and not isinstance(self.transport, Exact):
+            raise ValueError(f"SmallModel needs Exact transport, for its triangle inequality; got {self.transport}.")
         if self.greedy_noise is not None:
             low, high = (check_number("greedy_noise", x) for x in self.greedy_noise)
             if not 0.0 <= low < high < math.inf:
