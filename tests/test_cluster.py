@@ -22,7 +22,7 @@ from bisimetric.paper import store as paper_store
 from bisimetric.paper.settings import PROFILES, TEXT, Profile
 
 pytest.importorskip("distributed")
-from bisimetric.cluster import crew, engine, store, sweeper, tiles
+from bisimetric.cluster import crew, engine, store, sweeper, tasks, tiles
 from bisimetric.cluster.errors import ClusterError
 from bisimetric.cluster.versions import Version
 
@@ -439,3 +439,78 @@ def test_ctrl_c_keeps_what_was_done(inside):
     there = bm.compare(model, small, tol=1e-9, lump=False, on_progress=stop, cluster=inside)
     assert there.status is bm.Status.INTERRUPTED
     assert clusters.same_bytes(here, there)
+
+
+def test_distances_that_do_not_fit_here_stay_in_the_store(inside, tmp_path, monkeypatch):
+    """A file of the store in place of an array; without a store of one's own they are refused before the work."""
+    model, small = two_models("labels")
+    here = bm.compare(model, small, match="labels", tol=1e-6, lump=False)
+    whole = bm.solve_metric(model, match="labels", tol=1e-6, lump=False)
+    monkeypatch.setattr(engine, "available_memory", lambda: 3000)
+    monkeypatch.setattr(engine, "_SMALL", 3000)
+    with pytest.raises(ClusterError, match="give store="):
+        bm.compare(model, small, match="labels", cluster=inside)
+    there = bm.compare(model, small, match="labels", tol=1e-6, lump=False, cluster=inside, store=tmp_path / "a")
+    assert clusters.same_bytes(here, there)
+    assert np.array_equal(np.load(tmp_path / "a" / "distance.npy"), here.distance)
+    assert there.distance.base is not None
+    square = bm.solve_metric(model, match="labels", tol=1e-6, lump=False, cluster=inside, store=tmp_path / "b")
+    assert clusters.same_bytes(whole, square)
+    assert np.load(tmp_path / "b" / "distance.npy", mmap_mode="r").shape == (60, 60)
+
+
+def test_a_worker_that_was_given_up_does_no_harm(inside, tmp_path):
+    """Its sources were retired, and perhaps written over: what it makes of them is thrown away."""
+    model, small = two_models(None)
+    seen = []
+    stage = sweeper.ClusterSweeper._task
+
+    def noting(self, *given):
+        seen.append((self.work, stage(self, *given)))
+        return seen[-1][1]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sweeper.ClusterSweeper, "_task", noting)
+        patch.setattr(store.Store, "remove", lambda self: None)  # the folder outlives the work
+        found = bm.compare(model, small, tol=1e-6, lump=False, cluster=inside)
+    work, late = next((w, t) for w, t in seen if t.source.number >= 0)
+    kept = store.Store(work.folder, passing=True)
+    assert work.passing
+    assert not kept.holds("d", late.source.number)
+    assert list((kept.folder / "spares").iterdir())
+    before = {path: path.read_bytes() for path in kept.folder.rglob("*.npy")}
+    with pytest.raises((ClusterError, FileNotFoundError)):
+        tasks.sweep_tile(work, late)
+    assert {path: path.read_bytes() for path in kept.folder.rglob("*.npy")} == before
+    assert found.converged
+    kept.remove()
+
+
+def test_spares_are_given_up_where_the_store_is_full(tmp_path, monkeypatch):
+    own = store.Store(tmp_path / "s", passing=True)
+    one = own.place("d", 1, (0, 0))
+    own.write(one, [np.arange(8.0)])
+    own.remove_all_but({})
+    assert len(list((tmp_path / "s" / "spares").iterdir())) == 1
+    fill, calls = store.Store._fill, []
+
+    def full_once(self, *given):
+        calls.append(1)
+        if len(calls) == 1:
+            raise OSError(errno.ENOSPC, "no space")
+        fill(self, *given)
+
+    monkeypatch.setattr(store.Store, "_fill", full_once)
+    two = own.place("d", 2, (0, 0))
+    assert own.write(two, [np.arange(3.0)]) == 24
+    assert np.array_equal(own.read(two)[0], np.arange(3.0))
+    assert not (tmp_path / "s" / "spares").exists()
+
+
+def test_shorter_arrays_in_longer_files(tmp_path):
+    own = store.Store(tmp_path / "s", passing=True)
+    own.write(own.place("d", 1, (0, 0)), [np.arange(100.0)])
+    own.remove_all_but({})
+    own.write(own.place("d", 2, (0, 0)), [np.arange(3.0)])
+    (found,) = own.read(own.place("d", 2, (0, 0)))
+    assert np.array_equal(found, np.arange(3.0))

@@ -25,6 +25,7 @@ GROUND = {
     "frames",
     "kinds",
     "locks",
+    "room",
     "showing",
     "status",
 }  # files, checks, types: for everybody
@@ -63,6 +64,7 @@ ALLOWED: dict[str, set[str]] = {
     "checks": set(),
     "damage": set(),
     "locks": set(),
+    "room": set(),
     "status": set(),
     "showing": set(),
     "kinds": set(),

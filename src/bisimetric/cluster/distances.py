@@ -129,6 +129,11 @@ class ClusterDistances:
     def clear_diagonal(self) -> None:
         self._changed().clear_diagonal()
 
+    def home(self) -> Array:
+        """As an array that outlives the cluster: of this process, or a file of the store where it does not fit."""
+        self._seen = True
+        return self._array if self._array is not None else self.engine.home(self.version(), self.shape)
+
     def to_host(self) -> Array:
         array, self._seen = self._read(), True
         return array

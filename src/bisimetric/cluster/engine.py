@@ -18,10 +18,12 @@ from ..backends.protocol import Backend, Distances, PairSolver
 from ..backends.select import backend
 from ..kinds import Array, Floats, Ints
 from ..model import Chain, Distributions
+from ..room import available_memory
 from ..transport import Sinkhorn, Transport
 from .costs import BASE, How, Whole, fitting, too_large
 from .crew import Crew, crew_of
 from .distances import ClusterDistances
+from .errors import ClusterError
 from .outline import Numbering, Outline, ranges_of
 from .store import Store
 from .sweeper import ClusterSweeper
@@ -29,6 +31,7 @@ from .tasks import Writing, forget, write_block
 from .tiles import Frame, Grid, block_of, groups_of_rows, shift
 from .versions import Version
 
+_SMALL = 1 << 26  # bytes of distances that are always brought home
 _TILES_PER_THREAD = 1  # few large ones: each reads the distances of all its successors
 
 
@@ -76,6 +79,7 @@ class ClusterBackend:
                 "Sinkhorn transport between rows that reach most states is done by matrix products, which need whole "
                 "rows: it is not for a cluster."
             )
+        self._check_home(comparison.shape)
         whole = Whole(comparison, transport, self.dtype.name, remember)
         grid = fitting(whole, _TILES_PER_THREAD * max(self.crew.threads, 1), self.crew.memory)
         what = {**self._asked, "model": _digest(comparison)}
@@ -90,12 +94,22 @@ class ClusterBackend:
         """The same for a model that workers read in parts, from the comparison of its stand-in with another model."""
         what = {**self._asked, "model": outline.parts.source, "other": _digest(square)}
         comparison, numbering = outline.comparison(square), outline.numbering(square)
+        self._check_home(comparison.shape)
         known = self.store.known(what)
         if known is not None:
             self.grid, self.state = known
         else:
             self.grid, self.state = self._begin_in_parts(what, outline, numbering, square, transport, remember)
         return ClusterSweeper(self, comparison, transport, remember, in_parts=True)
+
+    def _check_home(self, shape: tuple[int, int]) -> None:
+        """Refuse distances that would not fit here at the end, where the store ends with the work."""
+        if self.store.passing and not self._fits_here(shape):
+            size = shape[0] * shape[1] * self.dtype.itemsize
+            raise ClusterError(
+                f"the distances take {1e-9 * size:.3g} GB, and this process has {1e-9 * available_memory():.3g} GB of "
+                "memory: give store=, a folder, and they are left in a file there (distance.npy)."
+            )
 
     def _begin_in_parts(
         self,
@@ -160,9 +174,9 @@ class ClusterBackend:
             self.store.write(self.store.place("d", number, (i, j)), [part])
         return Version(number, (), float(array.max()))
 
-    def fetch(self, version: Version, shape: tuple[int, int]) -> Array:
-        """A version as an array."""
-        out = self.room(shape)
+    def fetch(self, version: Version, shape: tuple[int, int], out: Array | None = None) -> Array:
+        """A version as an array, perhaps a given one."""
+        out = self.room(shape) if out is None else out
         if version.number < 0:
             out[:] = 0.0
             return out
@@ -174,6 +188,19 @@ class ClusterBackend:
                 out[columns, rows] = part.T
         shift(out, version.shifts)
         return out
+
+    def home(self, version: Version, shape: tuple[int, int]) -> Array:
+        """A version as an array of this process; as a file of the store where that would take most of its memory."""
+        if self._fits_here(shape):
+            return self.fetch(version, shape)
+        place = self.store.folder / "distance.npy"
+        self.fetch(version, shape, np.lib.format.open_memmap(place, "w+", self.dtype, shape))
+        found: Array = np.load(place, mmap_mode="r")
+        return found
+
+    def _fits_here(self, shape: tuple[int, int]) -> bool:
+        """Whether distances fit into the memory of this process, with as much again left for others."""
+        return 2 * shape[0] * shape[1] * self.dtype.itemsize <= max(available_memory(), _SMALL)
 
     def room(self, shape: tuple[int, int]) -> Array:
         """An array of any numbers; memory that distances gave up is used again, as new memory takes its time."""

@@ -40,7 +40,8 @@ from .tiles import Grid
 
 STATE, QUESTION = "state.json", "question.json"
 _KINDS = "dmn"
-_SPARES, _MOST_SPARES = "spares", 2  # a folder, and how many it has for each tile and kind
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+_SPARES, _MOST_SPARES = "spares", 1  # a folder, and how many it has for each tile and kind
 
 
 class Store:
@@ -66,20 +67,33 @@ class Store:
     def write(self, path: Path, arrays: Iterable[Array]) -> int:
         """Write arrays one after the other; returns how many bytes they have."""
         path.parent.mkdir(parents=True, exist_ok=True)
-        part = path.with_name(f".{path.name}.{os.getpid()}-{uuid.uuid4().hex}")
+        part, listed = path.with_name(f".{path.name}.{os.getpid()}-{uuid.uuid4().hex}"), list(arrays)
         try:
-            with open(part, "r+b" if self._take_spare(path, part) else "wb") as stream:
-                size = 0
-                for array in arrays:
-                    npy.write_array(stream, array, allow_pickle=False)
-                    size += array.nbytes
-                stream.truncate()
-            os.replace(part, path)
+            try:
+                self._fill(path, part, listed)
+            except OSError as error:
+                if error.errno not in _FULL or not self._drop_spares():
+                    raise
+                self._fill(path, part, listed)
         except OSError as error:
             with suppress(OSError):
                 part.unlink(missing_ok=True)
             raise self._failed(error) from None
-        return size
+        return sum(array.nbytes for array in listed)
+
+    def _fill(self, path: Path, part: Path, arrays: list[Array]) -> None:
+        with open(part, "r+b" if self._take_spare(path, part) else "wb") as stream:
+            for array in arrays:
+                npy.write_array(stream, array, allow_pickle=False)
+            stream.truncate()
+        os.replace(part, path)
+
+    def _drop_spares(self) -> bool:
+        """Make room; False where there is none to be made."""
+        spares = self.folder / _SPARES
+        there = spares.is_dir() and any(spares.iterdir())
+        shutil.rmtree(spares, ignore_errors=True)
+        return there
 
     def _take_spare(self, path: Path, part: Path) -> bool:
         """Put a spare file of the same tile where a part is to be written; False where there is none."""
@@ -226,7 +240,7 @@ class Store:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _failed(self, error: OSError) -> ClusterError:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        if error.errno in _FULL:
             return ClusterError(
                 f"the store {self.folder} is full. The last whole version is kept: make room, and call again with the "
                 "same store to go on from there."

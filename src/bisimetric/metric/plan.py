@@ -6,7 +6,6 @@ Nothing here is larger than the model: at ten million states it costs next to no
 from __future__ import annotations
 
 import math
-import os
 import time
 from dataclasses import dataclass
 
@@ -17,6 +16,7 @@ from ..backends.threads import threads
 from ..checks import InputError
 from ..model import MDP, Chain, Distributions
 from ..model.distributions import Mixing
+from ..room import available_memory
 from ..transport import Transport
 from .evaluation import room_for_iterates
 from .operator import comparison_groups
@@ -95,36 +95,6 @@ def check_room(needed: float, what: str) -> None:
     """Refuse what needs so many bytes, where they are many and not there."""
     if needed > _SMALL and needed > (there := available_memory()):
         raise InputError(f"{what} would need {1e-9 * needed:.3g} GB, and {1e-9 * there:.3g} GB of memory are there.")
-
-
-def available_memory() -> int:
-    """Bytes of memory that a process can still have, by the system's own count and its limits."""
-    found = []
-    try:
-        with open("/proc/meminfo", encoding="ascii") as lines:
-            found += [1024 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable:")]
-    except (OSError, ValueError, IndexError):
-        pass
-    for limit, used in (
-        ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
-        ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
-    ):
-        try:
-            with open(limit, encoding="ascii") as most, open(used, encoding="ascii") as now:
-                found.append(int(most.read()) - int(now.read()))
-        except (OSError, ValueError):
-            continue
-    try:
-        import resource
-
-        most_here, _ = resource.getrlimit(resource.RLIMIT_AS)
-        if most_here != resource.RLIM_INFINITY:
-            found.append(most_here)
-    except (ImportError, OSError, ValueError):
-        pass
-    if not found and hasattr(os, "sysconf"):
-        found.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
-    return max(min(found), 0) if found else 1 << 62
 
 
 def plan(mdp: MDP, transport: Transport, gamma: float | None) -> Plan:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ..backends.protocol import Backend, Sweeper
 from ..backends.select import backend, distances_of
@@ -17,6 +18,9 @@ from ..model.parts import ModelParts
 from .driver import Aim, FixedPoint, Progress, Watch
 from .pace import Pace
 from .settings import Question
+
+if TYPE_CHECKING:
+    from ..cluster.distances import ClusterDistances
 
 Model = Chain | MDP | ModelParts | Outline
 
@@ -88,12 +92,9 @@ def bring_home(work: FixedPoint, question: Question) -> None:
 
     Where the model was read in parts its rows are not here, and what needs them is refused.
     """
-    comparison = work.sweeper.comparison
-    if getattr(work.sweeper, "in_parts", False):
-        work.d = distances_of(work.d.to_host())
-        work.d.freeze()
-        return
-    home: Sweeper = backend("cpu", question.dtype).sweeper(comparison, question.transport, False)
-    work.d, work.sweeper = distances_of(work.d.to_host()), home
-    work.acceleration = None
+    d: ClusterDistances = work.d  # type: ignore[assignment]
+    work.d, work.acceleration = distances_of(d.home()), None
     work.d.freeze()
+    if not getattr(work.sweeper, "in_parts", False):
+        comparison = work.sweeper.comparison
+        work.sweeper = backend("cpu", question.dtype).sweeper(comparison, question.transport, False)
