@@ -1,6 +1,7 @@
 """Two processes of Dask against two threads of one process: a cross metric, with workers killed, and its plan.
 
     python benchmarks/cluster.py [--states 300000] [--size 64] [--tol 0.01] [--dtype float32] [--store /dev/shm/x]
+    python benchmarks/cluster.py --all-pairs 100000 --memory 9 --store FOLDER     # two sweeps of all pairs
 
 Answers are compared first. Seconds of the clock mean something on an idle machine alone, so those of the processors are
 given too: of all workers and of this process. The plan's bytes are compared with those that tasks counted, and its
@@ -10,6 +11,7 @@ core-seconds with theirs.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import shutil
 import signal
@@ -44,14 +46,62 @@ class Seen:
         ClusterSweeper._stage = noting  # type: ignore[assignment, method-assign]
 
 
+class EnoughError(Exception):
+    """Two sweeps have been seen."""
+
+
+def all_pairs(states: int, memory: float, dtype: str, store: Path) -> None:
+    """Two sweeps of all pairs in tiles, without kept trees: the first is of zeros, the second searches all plans."""
+    from distributed import Client, LocalCluster
+
+    model, seen = random_chain(states, 4, 0.9, 0), Seen()
+    settings = {"lump": False, "dtype": dtype, "remember": False, "accelerate": False}
+    limit = int(1e9 * memory)
+    with (
+        LocalCluster(2, threads_per_worker=1, memory_limit=limit, dashboard_address=":0", silence_logs=50) as here,
+        Client(here) as client,
+    ):
+        small = random_chain(400, 4, 0.9, 0)
+        same = bm.solve_metric(small, tol=0.1, **settings).distance.tobytes()
+        assert bm.solve_metric(small, tol=0.1, **settings, cluster=client).distance.tobytes() == same
+        plan = bm.cluster_plan(model, workers=2, memory=limit, dtype=dtype, remember=False)
+        seen.sweeps.clear()
+        began, clocks = time.perf_counter(), []
+
+        def stop(progress: bm.Progress) -> None:
+            clocks.append(time.perf_counter() - began)
+            if progress.sweep == 2:
+                raise EnoughError
+
+        with contextlib.suppress(EnoughError):
+            bm.solve_metric(model, tol=0.1, **settings, cluster=client, store=store, on_progress=stop)
+    (_, _, written, _), (_, read, _, seconds) = seen.sweeps
+    pairs = states * (states - 1) / 2
+    print(
+        f"all pairs of {states} states, {dtype}, {plan.tiles} tiles of at most {1e-9 * plan.held_bytes:.1f} GB: a "
+        f"sweep {seconds:.0f} core-seconds ({plan.core_seconds[0]:.0f} planned), {clocks[1] - clocks[0]:.0f} s, "
+        f"{pairs / seconds:.3g} pairs a core-second; read {1e-9 * read:.1f} GB ({1e-9 * plan.read_bytes:.1f} planned), "
+        f"written {1e-9 * written:.1f} GB ({1e-9 * plan.written_bytes:.1f})"
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
+    parser.add_argument("--all-pairs", type=int)
+    parser.add_argument("--memory", type=float, default=4.0, help="GB of a worker, for --all-pairs")
     parser.add_argument("--states", type=int, default=300_000)
     parser.add_argument("--size", type=int, default=64)
     parser.add_argument("--tol", type=float, default=0.01)
     parser.add_argument("--dtype", default="float32")
     parser.add_argument("--store", type=Path, default=None)
     given = parser.parse_args()
+    if given.all_pairs:
+        place = Path(tempfile.mkdtemp(prefix="bisimetric-benchmark-", dir=given.store))
+        try:
+            all_pairs(given.all_pairs, given.memory, given.dtype, place)
+        finally:
+            shutil.rmtree(place, ignore_errors=True)
+        return
     from distributed import Client, LocalCluster
 
     model, small = random_chain(given.states, 4, 0.9, 0), random_chain(given.size, 4, 0.9, 1)
