@@ -514,3 +514,30 @@ def test_shorter_arrays_in_longer_files(tmp_path):
     own.write(own.place("d", 2, (0, 0)), [np.arange(3.0)])
     (found,) = own.read(own.place("d", 2, (0, 0)))
     assert np.array_equal(found, np.arange(3.0))
+
+
+def test_workers_let_go_of_tiles_before_they_take_another(inside, monkeypatch):
+    """All that is held, and one more as large as the largest, stay within the memory of a worker."""
+    model, _ = two_models(None)
+    monkeypatch.setattr(engine, "_TILES_PER_THREAD", 10)
+    here = bm.solve_metric(model, tol=1e-4, lump=False)
+    largest, counts, make = [], [], tasks._Held.__init__
+
+    def noting(self, *given):
+        largest.append(max((held.nbytes for held in tasks._HELD.values()), default=0))
+        counts.append(len(tasks._HELD))
+        make(self, *given)
+
+    monkeypatch.setattr(tasks._Held, "__init__", noting)
+    monkeypatch.setattr(tasks, "BASE", 0)
+    there = bm.solve_metric(model, tol=1e-4, lump=False, cluster=inside)
+    assert clusters.same_bytes(here, there)
+    most = max(counts)
+    counts.clear()
+    check = engine.Crew.check
+    monkeypatch.setattr(
+        engine.Crew, "check", lambda self, own=None: (check(self, own), setattr(self, "memory", 1 << 40))
+    )
+    monkeypatch.setattr(tasks, "memory_limit", lambda: 3 * max(largest))
+    assert clusters.same_bytes(here, bm.solve_metric(model, tol=1e-4, lump=False, cluster=inside))
+    assert max(counts) <= 2 < most

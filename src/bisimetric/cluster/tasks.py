@@ -7,6 +7,7 @@ the version that is wanted.
 
 from __future__ import annotations
 
+import gc
 import os
 import threading
 import time
@@ -20,7 +21,7 @@ from ..backends.threads import alone
 from ..kinds import Array
 from ..model.parts import ModelParts
 from ..transport import Transport
-from .costs import How, TileCosts, costs_of
+from .costs import BASE, How, TileCosts, costs_of
 from .errors import ClusterError
 from .outline import Numbering, numbered_block, read_range
 from .store import Store
@@ -126,6 +127,7 @@ class _Held:
         return read
 
 
+_ONE_MORE = 1.2  # of the largest tile that is held: what the next one may take
 _HELD: OrderedDict[tuple[str, tuple[int, int]], _Held] = OrderedDict()
 _GUARD = threading.Lock()
 
@@ -146,7 +148,6 @@ def sweep_tile(work: Work, task: Task) -> Report:
             with _GUARD:
                 _HELD.pop((work.run, task.tile), None)
             raise
-    _trim()
     return report._replace(seconds=time.thread_time() - began)
 
 
@@ -158,6 +159,9 @@ def _take(work: Work, task: Task, store: Store) -> _Held:
         if held is not None and task.memory < 0 <= held.memory:
             held = None
     if held is None:
+        with _GUARD:
+            _HELD.pop(key, None)
+        _make_room()
         held = _Held(work, task.tile, store)
     with _GUARD:
         _HELD[key] = held
@@ -194,12 +198,10 @@ def _swept(work: Work, task: Task, store: Store, held: _Held) -> Report:
 def _distances(work: Work, task: Task, store: Store, held: _Held) -> int:
     """Read the ground distances and those of the tile itself; returns how many bytes they are."""
     number, target = task.source.number, held.sweeper.target
-    seen: dict[tuple[int, int], Array] = {}
 
     def read(tile: tuple[int, int]) -> Array:
-        if tile not in seen:
-            seen[tile] = store.tile(number, tile)
-        return seen[tile]
+        """One file at a time: what is looked at of it counts as memory of the worker until it is given up."""
+        return store.tile(number, tile)
 
     fill_ground(held.ground, read, work.grid, held.needed, task.source)
     if number < 0:
@@ -231,12 +233,17 @@ def write_block(writing: Writing, piece: tuple[int, tuple[int, int]]) -> TileCos
     return costs_of(writing.how, block, read_block(store, "C", 0), diagonal=False)
 
 
-def _trim() -> None:
-    """Let go of tiles that were not asked for lately, where all of them take too much of the worker's memory."""
-    most = memory_limit() // 2
+def _make_room() -> None:
+    """Let go of tiles that were not asked for lately, where all of them and one more take too much of the memory."""
     with _GUARD:
-        while len(_HELD) > 1 and sum(held.nbytes for held in _HELD.values()) > most:
-            _HELD.popitem(last=False)
+        sizes = {key: held.nbytes for key, held in _HELD.items()}
+        most = memory_limit() - BASE - _ONE_MORE * max(sizes.values(), default=0)
+        for key in list(_HELD):
+            if sum(sizes.values()) <= most:
+                return
+            if not _HELD[key].lock.locked():
+                del _HELD[key], sizes[key]
+    gc.collect()  # memory of what was let go of is wanted now
 
 
 def forget(run: str) -> None:
