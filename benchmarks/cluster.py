@@ -58,7 +58,9 @@ def all_pairs(states: int, memory: float, dtype: str, store: Path) -> None:
     settings = {"lump": False, "dtype": dtype, "remember": False, "accelerate": False}
     limit = int(1e9 * memory)
     with (
-        LocalCluster(2, threads_per_worker=1, memory_limit=limit, dashboard_address=":0", silence_logs=50) as here,
+        LocalCluster(
+            n_workers=2, threads_per_worker=1, memory_limit=limit, dashboard_address=":0", silence_logs=50
+        ) as here,
         Client(here) as client,
     ):
         small = random_chain(400, 4, 0.9, 0)
@@ -111,7 +113,7 @@ def main() -> None:
     seen = Seen()
     try:
         with (
-            LocalCluster(2, threads_per_worker=1, dashboard_address=":0", silence_logs=50) as here,
+            LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0", silence_logs=50) as here,
             Client(here) as client,
         ):
             for compiled in ({}, {"cluster": client}):

@@ -70,6 +70,28 @@ def test_a_cross_metric_has_the_same_bytes(client, monkeypatch, match, large):
     assert here.metric.sweeps > 2
 
 
+def labelled_chain(n, seed):
+    """States that are apart lie in some tiles only."""
+    chain = clusters.chain(n, seed)
+    labels = {"x": np.arange(n) < n // 8, "y": np.arange(n) > n - 3}
+    return bm.Chain.from_arrays(chain.rows.matrix(), chain.rewards, chain.gamma, state_labels=labels)
+
+
+@pytest.mark.parametrize("large", [False, True])
+@pytest.mark.parametrize("tiles", [2, 6])
+def test_labelled_chains_have_the_same_bytes(client, monkeypatch, large, tiles):
+    """In some tiles nothing is apart, in the whole something is."""
+    if large:
+        in_place(monkeypatch)
+    monkeypatch.setattr(engine, "_TILES_PER_THREAD", tiles)
+    model, small = labelled_chain(60, 1), labelled_chain(9, 2)
+    settings = {"tol": 1e-6, "lump": False}
+    assert clusters.same_bytes(
+        bm.compare(model, small, **settings), bm.compare(model, small, **settings, cluster=client)
+    )
+    assert clusters.same_bytes(bm.solve_metric(model, **settings), bm.solve_metric(model, **settings, cluster=client))
+
+
 @pytest.mark.parametrize("tiles", [1, 7])
 def test_the_number_of_tiles_changes_nothing(client, monkeypatch, tiles):
     model, small = two_models("labels")
@@ -487,6 +509,7 @@ def test_a_worker_that_was_given_up_does_no_harm(inside, tmp_path):
 
 
 def test_spares_are_given_up_where_the_store_is_full(tmp_path, monkeypatch):
+    (tmp_path / "s").mkdir()
     own = store.Store(tmp_path / "s", passing=True)
     one = own.place("d", 1, (0, 0))
     own.write(one, [np.arange(8.0)])
@@ -508,6 +531,7 @@ def test_spares_are_given_up_where_the_store_is_full(tmp_path, monkeypatch):
 
 
 def test_shorter_arrays_in_longer_files(tmp_path):
+    (tmp_path / "s").mkdir()
     own = store.Store(tmp_path / "s", passing=True)
     own.write(own.place("d", 1, (0, 0)), [np.arange(100.0)])
     own.remove_all_but({})
@@ -521,23 +545,27 @@ def test_workers_let_go_of_tiles_before_they_take_another(inside, monkeypatch):
     model, _ = two_models(None)
     monkeypatch.setattr(engine, "_TILES_PER_THREAD", 10)
     here = bm.solve_metric(model, tol=1e-4, lump=False)
-    largest, counts, make = [], [], tasks._Held.__init__
+    largest, sums, make = [], [], tasks._Held.__init__
 
     def noting(self, *given):
-        largest.append(max((held.nbytes for held in tasks._HELD.values()), default=0))
-        counts.append(len(tasks._HELD))
+        sizes = [held.nbytes for held in tasks._HELD.values()]
+        largest.append(max(sizes, default=0))
+        sums.append(sum(sizes))
         make(self, *given)
 
     monkeypatch.setattr(tasks._Held, "__init__", noting)
     monkeypatch.setattr(tasks, "BASE", 0)
     there = bm.solve_metric(model, tol=1e-4, lump=False, cluster=inside)
     assert clusters.same_bytes(here, there)
-    most = max(counts)
-    counts.clear()
-    check = engine.Crew.check
-    monkeypatch.setattr(
-        engine.Crew, "check", lambda self, own=None: (check(self, own), setattr(self, "memory", 1 << 40))
-    )
-    monkeypatch.setattr(tasks, "memory_limit", lambda: 3 * max(largest))
+    check, limit = engine.Crew.check, 3 * max(largest)
+
+    def ample(self, own=None):
+        check(self, own)
+        self.memory = 1 << 40
+
+    assert max(sums) > limit
+    sums.clear()
+    monkeypatch.setattr(engine.Crew, "check", ample)
+    monkeypatch.setattr(tasks, "memory_limit", lambda: limit)
     assert clusters.same_bytes(here, bm.solve_metric(model, tol=1e-4, lump=False, cluster=inside))
-    assert max(counts) <= 2 < most
+    assert max(sums) <= limit - 0.9 * max(largest)

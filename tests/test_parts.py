@@ -6,8 +6,10 @@ import gzip
 import io
 import lzma
 import os
+import pickle
 import tarfile
 import zipfile
+from fractions import Fraction
 from itertools import pairwise
 
 import clusters
@@ -18,6 +20,7 @@ from hypothesis import strategies as st
 from umb_archives import archive, umb_members
 
 import bisimetric as bm
+from bisimetric.abstraction import policies
 from bisimetric.formats.members import ArrayFile
 from bisimetric.formats.parts import NpzParts
 from bisimetric.model.parts import joined
@@ -214,7 +217,7 @@ def test_a_policy_in_parts_has_nearly_the_certificate_of_the_whole(client, tmp_p
     model = bm.problems.gridworld(width=6, height=6)
     bm.write(model, tmp_path / "m.npz")
     found = bm.abstract(bm.read_parts(tmp_path / "m.npz"), size=14, match="labels", cluster=client)
-    whole = bm.abstraction.policies.certified_loss(model, found.policy)
+    whole = policies.certified_loss(model, found.policy)
     assert whole.error <= found.certificate.error <= 1.02 * whole.error
 
 
@@ -269,6 +272,149 @@ def test_parts_become_smaller_until_they_fit(client, tmp_path, monkeypatch):
         bm.cross(parts, small, match="labels", cluster=client)
 
 
+def in_ranges(monkeypatch, count):
+    """Let workers read as many ranges, whatever their number is."""
+    from bisimetric.cluster import backups, engine, outline
+
+    def some(crew, parts):
+        return outline.ranges_of(parts.n_states, count)
+
+    for module in (outline, engine, backups):
+        monkeypatch.setattr(module, "ranges_for", some)
+    monkeypatch.setattr(engine, "_TILES_PER_THREAD", count)
+
+
+@pytest.mark.parametrize("match", [None, "labels"])
+def test_results_do_not_depend_on_ranges(client, tmp_path, monkeypatch, match):
+    """Labels, actions and kinds in other orders; as many kinds as there are landmarks, and more."""
+    rng = np.random.default_rng(0)
+    model = clusters.mdp(50, 8).with_labels({name: rng.random(50) < 0.4 for name in ("init", "y", "z")})
+    bm.write(model, tmp_path / "m.npz")
+    parts = bm.read_parts(tmp_path / "m.npz")
+    parts = parts if match else parts.under_uniform()
+    whole = model if match else model.under(model.uniform_policy())
+    found = []
+    for count in (1, 3, 7):
+        in_ranges(monkeypatch, count)
+        found.append(bm.abstract(parts, size=14, match=match, cluster=client))
+    for one in found[1:]:
+        assert one.radii.tobytes() == found[0].radii.tobytes()
+        assert np.array_equal(one.class_of, found[0].class_of)
+        assert one.notes == found[0].notes
+        assert one.certificate == found[0].certificate
+    D = bm.compare(whole, found[0].small, match=match, tol=1e-9, lump=False).distance
+    assert (D[np.arange(50), found[0].class_of] <= found[0].radii + 1e-8).all()
+
+
+def exact_loss(mdp, policy):
+    """How far a policy of one action a state is from the best, in rational numbers."""
+    gamma, n = Fraction(mdp.gamma), mdp.n_states
+    chosen = [int(k) for k in np.flatnonzero(policy)]
+    rows = [
+        dict(zip(map(int, mdp.rows.indices[a:b]), map(Fraction, mdp.rows.probs[a:b]), strict=True))
+        for a, b in pairwise(mdp.rows.indptr)
+    ]
+
+    def values(choices):
+        """Cramer's rule for two states."""
+        (a, b), (c, d) = (
+            [Fraction(int(i == j)) - gamma * rows[k].get(j, Fraction(0)) for j in range(n)]
+            for i, k in enumerate(choices)
+        )
+        r, q = (Fraction(float(mdp.rewards[k])) for k in choices)
+        return (r * d - b * q) / (a * d - b * c), (a * q - c * r) / (a * d - b * c)
+
+    own = values(chosen)
+    every = [values((x, y)) for x in range(*mdp.choice_ptr[:2]) for y in range(*mdp.choice_ptr[1:])]
+    return max(max(other[s] for other in every) - own[s] for s in range(n))
+
+
+def test_losses_count_rounding(client, tmp_path):
+    """Rewards that differ in their last digits, at a discount near 1."""
+    lost = 0
+    for gamma in (0.9999, 0.999999):
+        for better in (0, 1):
+            rewards = np.ones((2, 2))
+            rewards[:, better] += [1e-12, -1e-12]
+            P = np.zeros((2, 2, 2))
+            P[:, 0, 0], P[:, 1, 1] = 1.0, 1.0
+            mdp = bm.MDP.from_arrays(P, rewards, gamma, axes="sas")
+            bm.write(mdp, tmp_path / "m.npz")
+            found = bm.abstract(bm.read_parts(tmp_path / "m.npz"), size=1, match="labels", cluster=client)
+            loss = exact_loss(mdp, found.policy)
+            assert loss <= Fraction(found.certificate.error)
+            lost += loss > 0
+    assert lost
+
+
+def test_certificates_in_parts_are_those_of_the_whole(client, tmp_path, monkeypatch):
+    """In few passes also at a discount near 1, where the policy leaves several sets of states unleft."""
+    from bisimetric.cluster.backups import Passes
+
+    model = bm.problems.gridworld(width=3, height=3, gamma=0.9999)
+    bm.write(model, tmp_path / "m.npz")
+    turns, backed_up = [], Passes.backed_up
+    monkeypatch.setattr(Passes, "backed_up", lambda self, V: turns.append(1) or backed_up(self, V))
+    found = bm.abstract(bm.read_parts(tmp_path / "m.npz"), size=9, match="labels", cluster=client)
+    assert len(turns) <= 40
+    whole = policies.certified_loss(model, found.policy)
+    assert whole.error <= found.certificate.error <= 1.02 * whole.error
+
+
+def test_ctrl_c_in_an_abstraction(client, tmp_path):
+    """What was found so far is true, and says that it is not all."""
+    model, parts = both(tmp_path, "labels")
+    sweeps = []
+
+    def stop(progress):
+        sweeps.append(progress.sweep)
+        if len(sweeps) == 3:
+            raise KeyboardInterrupt
+
+    for source, where in ((model, {}), (parts, {"cluster": client})):
+        sweeps.clear()
+        found = bm.abstract(source, size=5, match="labels", on_progress=stop, **where)
+        assert found.status is bm.Status.INTERRUPTED
+        D = bm.compare(model, found.small, match="labels", tol=1e-9, lump=False).distance
+        assert (D[np.arange(60), found.class_of] <= found.radii + 1e-8).all()
+        loss = bm.optimal_values(model).value - bm.evaluate(model, found.policy).value
+        assert loss.max() <= found.certificate.error + 1e-8
+
+
+def test_results_of_parts_are_pickled_and_say_what_they_lack(client, tmp_path):
+    model, parts = both(tmp_path, "labels")
+    found = bm.cross(parts, small_of(model, "labels"), match="labels", tol=1e-3, cluster=client)
+    again = pickle.loads(pickle.dumps(found))
+    assert again.distance.tobytes() == found.distance.tobytes()
+    assert again.bracket(0, 1) == found.bracket(0, 1)
+    with pytest.raises(bm.ModelError, match="read in parts"):
+        found.metric.between()
+    with pytest.raises(bm.ModelError, match="read in parts"):
+        found.metric.carry(model.uniform_policy())
+
+
+def test_rescaled_rows_are_noted(client, tmp_path):
+    model = clusters.mdp(30, 0)
+    np.savez(tmp_path / "m.npz", **damaged(model, probs=model.rows.probs * (1.0 + 3e-9)))
+    small = small_of(model, "labels")
+    notes = [
+        bm.cross(source, small, match="labels", tol=1e-3, lump=False, **where).metric.notes
+        for source, where in (
+            (bm.read(tmp_path / "m.npz"), {}),
+            (bm.read_parts(tmp_path / "m.npz"), {"cluster": client}),
+        )
+    ]
+    assert any("rescaled" in note for note in notes[0])
+    assert notes[0] == notes[1]
+
+
+def test_what_a_killed_process_left_is_no_other_work(client, tmp_path):
+    model, parts = both(tmp_path, "labels")
+    (tmp_path / "store").mkdir()
+    (tmp_path / "store" / ".token-0").write_text("x")
+    bm.cross(parts, small_of(model, "labels"), match="labels", tol=0.1, cluster=client, store=tmp_path / "store")
+
+
 # ---- what is refused ----
 
 
@@ -283,7 +429,7 @@ def test_what_cannot_be_done_in_parts_is_refused(client, tmp_path):
         bm.cross(parts, small, match="labels", lump=True, cluster=client)
     with pytest.raises(ValueError, match="0 to 59"):
         parts.read(50, 61)
-    with pytest.raises(ValueError, match="an MDP with an MDP"):
+    with pytest.raises(ValueError, match="a chain has no choices"):
         bm.cross(parts.under_uniform(), small, match="labels", cluster=client)
 
 
@@ -328,7 +474,7 @@ def damaged(model, **entries):
     [
         ("probs", lambda x: x * 0.9, "sum to 1"),
         ("probs", lambda x: -x, "not negative"),
-        ("probs", lambda x: x[:-1], "numbers"),
+        ("probs", lambda x: x[:-1], "numbers|pointers"),
         ("indices", lambda x: x + 1000, "outside"),
         ("indptr", lambda x: x[::-1].copy(), "numbers|pointers|successor"),
         ("choice_ptr", lambda x: np.where(np.arange(len(x)) == 3, 10**12, x), "numbers|pointers"),
@@ -337,6 +483,11 @@ def damaged(model, **entries):
         ("version", lambda x: 99, "newer version"),
         ("format", lambda x: "another", "not a bisimetric model"),
         ("gamma", lambda x: 1.5, "gamma"),
+        ("gamma", lambda x: np.full((1, 2), 0.9), "gamma"),
+        ("choice_ptr", lambda x: x[:-1], "pointers"),
+        ("choice_ptr", lambda x: x + 1, "pointers"),
+        ("choice_ptr", lambda x: x.astype(np.float64), "integers"),
+        ("rewards", lambda x: np.append(x, 0.0), "must have"),
     ],
 )
 def test_damaged_archives_are_refused(tmp_path, name, change, words):
@@ -368,6 +519,28 @@ def test_objects_in_archives_are_not_read(tmp_path):
     np.savez(tmp_path / "m.npz", **damaged(model, **{"label:x": np.array([None] * 6, dtype=object)}))
     with pytest.raises(bm.ModelError, match="read in parts"):
         bm.read_parts(tmp_path / "m.npz")
+
+
+@settings(max_examples=30, deadline=None)
+@given(seed=st.integers(0, 10**6))
+def test_repeated_successors_add_up_the_same_way(seed, tmp_path_factory):
+    """Three and more entries for one successor, in any order: sums have the same last bits in all parts."""
+    pytest.importorskip("pyarrow")
+    import pyarrow
+    import pyarrow.parquet
+
+    rng = np.random.default_rng(seed)
+    columns = {name: [] for name in ("idstatefrom", "idaction", "idstateto", "probability", "reward")}
+    for state in range(6):
+        masses = rng.dirichlet(np.ones(8))
+        for target, mass in zip(rng.integers(0, 3, 8), masses, strict=True):
+            for name, value in zip(columns, (state, 0, int(target), float(mass), float(state)), strict=True):
+                columns[name].append(value)
+    columns["idstatefrom"].append(6), columns["idaction"].append(0), columns["idstateto"].append(6)
+    columns["probability"].append(1.0), columns["reward"].append(0.0)
+    path = tmp_path_factory.mktemp("twice") / "m.parquet"
+    pyarrow.parquet.write_table(pyarrow.table(columns), path)
+    same_parts(bm.read_parts(path, 0.9), bm.read(path, 0.9), [0, 1, 2, 5, 7])
 
 
 def test_odd_tables_are_refused(tmp_path):

@@ -30,6 +30,7 @@ from ..metric.driver import Progress
 from ..metric.settings import Match
 from ..model import MDP, Chain
 from ..model.parts import ModelParts
+from ..status import Status
 from .cross import Cross, cross
 from .policies import carried, carried_in_parts, certified_loss
 from .proposals import farthest_points, small_model
@@ -52,6 +53,14 @@ class NoCoverError(InputError):
         self.needed = needed
 
 
+class _StoppedError(Exception):
+    """Ctrl-C came; what was found is as true as it would have been."""
+
+    def __init__(self, best: Cross) -> None:
+        super().__init__()
+        self.best = best
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Abstraction:
     """A small model, and what is certain about it.
@@ -66,6 +75,7 @@ class Abstraction:
             there are no actions to play.
         certificate: how far the values of `policy` are from the best, at most, after the fact.
         notes: what one should know.
+        status: CONVERGED, or INTERRUPTED where Ctrl-C ended the search; the certificates are true all the same.
     """
 
     small: Chain | MDP
@@ -76,6 +86,7 @@ class Abstraction:
     policy: Floats | None = field(repr=False)
     certificate: Certificate | None
     notes: tuple[str, ...] = ()
+    status: Status = Status.CONVERGED
 
     @property
     def radius(self) -> float:
@@ -131,15 +142,18 @@ def abstract(  # noqa: PLR0913 (settings of a solve, by their names)
     rooms = Rooms(cluster, store)
     subject = subject_of(model, match, rooms, dtype)
     within = tol if tol is not None else min(1e-3 * subject.largest, 0.1 * (eps or np.inf))
-    work = _Work(subject, match, within, dtype, on_progress, rooms)
-    if size is not None:
-        best = work.best_of(min(size, subject.n_states))
-    else:
-        assert eps is not None
-        # A model that cannot be halved has no cover; one that merging has made small stands for itself.
-        n = subject.n_states
-        best = _by_radius(work, eps, min(most, n if 2 * n <= model.n_states else max(n // 2, 1)))
-    return _assembled(model, subject, best, rooms)
+    work, stopped = _Work(subject, match, within, dtype, on_progress, rooms), False
+    try:
+        if size is not None:
+            best = work.best_of(min(size, subject.n_states))
+        else:
+            assert eps is not None
+            # A model that cannot be halved has no cover; one that merging has made small stands for itself.
+            n = subject.n_states
+            best = _by_radius(work, eps, min(most, n if 2 * n <= model.n_states else max(n // 2, 1)))
+    except _StoppedError as error:
+        best, stopped = error.best, True
+    return _assembled(model, subject, best, rooms, stopped=stopped)
 
 
 def _by_radius(work: _Work, eps: float, most: int) -> Cross:
@@ -221,12 +235,16 @@ class _Work:
             )
             if best is None or found.radius.max() < best.radius.max():
                 best = found
+            if found.status is Status.INTERRUPTED:
+                raise _StoppedError(best)
             coordinates = found.distance
         assert best is not None
         return best
 
 
-def _assembled(model: Chain | MDP | ModelParts, subject: Subject, best: Cross, rooms: Rooms) -> Abstraction:
+def _assembled(
+    model: Chain | MDP | ModelParts, subject: Subject, best: Cross, rooms: Rooms, *, stopped: bool
+) -> Abstraction:
     """The answer for all states of the model."""
     of_state = subject.of_state
     class_of, radii = best.class_of, best.radius
@@ -248,4 +266,5 @@ def _assembled(model: Chain | MDP | ModelParts, subject: Subject, best: Cross, r
                 f"states with none of the actions that their class plays, which play all of theirs alike: {alone}"
             )
     partition = partition_within(class_of, radii)
-    return Abstraction(best.small, class_of, partition, best, radii, policy, certificate, tuple(notes))
+    status = Status.INTERRUPTED if stopped else best.status
+    return Abstraction(best.small, class_of, partition, best, radii, policy, certificate, tuple(notes), status)

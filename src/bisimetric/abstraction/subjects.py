@@ -172,7 +172,7 @@ class InParts(Subject):
     def coordinates(self) -> Array:
         return self._from_landmarks.distance
 
-    @property
+    @cached_property
     def apart(self) -> Array:
         kinds = self.outline.of_state
         found: Array = np.broadcast_to(self._numbers[0], self.n_states) if kinds is None else self._numbers[kinds]

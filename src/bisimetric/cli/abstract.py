@@ -74,11 +74,11 @@ def abstract(  # noqa: PLR0913 (options of a command)
                 "mean_radius": float(found.radii.mean()),
                 "loss": None if loss is None else loss.error,
                 "error": found.cross.error,
-                "status": found.cross.status.name,
+                "status": found.status.name,
                 "output": None if output is None else str(output),
             }
         )
-        return 0
+        return _status(found)
     rows: dict[str, object] = {
         "states": f"{len(found.radii)}, by {found.small.n_states}",
         "radius": f"{found.radius:.6g} (mean {found.radii.mean():.6g}), certified",
@@ -90,6 +90,13 @@ def abstract(  # noqa: PLR0913 (options of a command)
     if output is not None:
         rows["written"] = str(output)
     print_rows(rows)
+    return _status(found)
+
+
+def _status(found: Abstraction) -> int:
+    if found.status.name == "INTERRUPTED":
+        say("bisimetric: interrupted; the small model above is the best so far, and what is certified of it is true")
+        return 130
     return 0
 
 

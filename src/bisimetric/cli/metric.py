@@ -95,6 +95,8 @@ def metric(  # noqa: PLR0913 (options of a command)
     to_go_on = "" if saved is None else f"go on with the same command and --resume ({saved})"
     if on.store is not None:
         to_go_on = f"go on with the same command ({on.store})"
+    elif saved is None and output is not None:
+        to_go_on = f"what was done is in {output}"
     return _report(solution, loaded, asked_of, policy, output, (saved, to_go_on), before, json)
 
 

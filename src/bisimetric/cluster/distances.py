@@ -50,9 +50,10 @@ class ClusterDistances:
 
     def _give_up(self) -> None:
         """Have no array any more; its memory is used again, if nobody else has seen it."""
-        if self._array is not None and not self._seen:
-            self.engine.spare.append(self._array)
-        self._array, self._seen = None, False
+        array, self._array = self._array, None
+        if array is not None and not self._seen:
+            self.engine.spare.append(array)
+        self._seen = False
 
     def __del__(self) -> None:
         self._give_up()
@@ -89,14 +90,12 @@ class ClusterDistances:
         return other
 
     def take(self, other: ClusterDistances) -> None:
-        self._version = other._version
-        if other._array is None:
-            self._give_up()
-            return
-        if self._array is None or self._seen:
-            self._give_up()
-            self._array = self.engine.room(self.shape)
-        np.copyto(self._array, other._array)
+        array = None
+        if other._array is not None:
+            array = self.engine.room(self.shape)
+            np.copyto(array, other._array)
+        self._give_up()
+        self._version, self._array = other._version, array
 
     def zeros(self) -> ClusterDistances:
         return ClusterDistances(self.engine, self.shape)

@@ -24,7 +24,7 @@ from .costs import BASE, How, Whole, fitting, too_large
 from .crew import Crew, crew_of
 from .distances import ClusterDistances
 from .errors import ClusterError
-from .outline import Numbering, Outline, ranges_of
+from .outline import Numbering, Outline, ranges_for, ranges_of
 from .store import Store
 from .sweeper import ClusterSweeper
 from .tasks import Writing, forget, write_block
@@ -124,22 +124,21 @@ class ClusterBackend:
         store, n = self.store, outline.parts.n_states
         store.prepare()
         groups = groups_of_rows(square)
-        store.write(store.block("C", 0), block_of(square, groups, "C", 0, square.shape[1]))
-        count, before = _TILES_PER_THREAD * max(self.crew.threads, 1), 0
+        columns = 0, square.shape[1]
+        store.write(store.block("C", columns), block_of(square, groups, "C", *columns))
+        count, before = max(_TILES_PER_THREAD * self.crew.threads, len(ranges_for(self.crew, outline.parts))), 0
         while True:
             ranges = ranges_of(n, count)
             how = How(Frame.of(square), transport, self.dtype.name, remember)
-            work = partial(write_block, Writing(str(store.folder), outline.parts, numbering, how))
+            work = partial(write_block, Writing(str(store.folder), outline.parts, numbering, how, columns))
             names = [str(first) for first, _ in ranges]
-            held = BASE + max(
-                one.held for _, one in self.crew.run("bisimetric read the model", work, list(enumerate(ranges)), names)
-            )
+            held = BASE + max(one.held for _, one in self.crew.run("bisimetric read the model", work, ranges, names))
             if held <= self.crew.memory:
                 break
             if len(ranges) == before:
                 raise too_large(held, self.crew.memory)
             before, count = len(ranges), 2 * len(ranges)
-        grid = Grid((0, *(last for _, last in ranges)), (0, square.shape[1]), False)
+        grid = Grid((0, *(last for _, last in ranges)), columns, False)
         return store.begin(what, grid)[0], None
 
     def averaged_values(
@@ -160,7 +159,7 @@ class ClusterBackend:
         for side, cuts in sides.items():
             for k in range(len(cuts) - 1):
                 block = block_of(comparison, groups, side, cuts[k], cuts[k + 1])
-                self.store.write(self.store.block(side, k), block)
+                self.store.write(self.store.block(side, cuts[k : k + 2]), block)
 
     def new_version(self) -> int:
         self._next += 1

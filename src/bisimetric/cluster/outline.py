@@ -20,6 +20,7 @@ from ..backends.comparison import Comparison
 from ..kinds import Array, Ints
 from ..model import MDP, Chain, Distributions
 from ..model.parts import ModelParts, Part
+from .costs import BASE
 from .errors import ClusterError
 from .tiles import Block, groups_of_rows
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 Kind = tuple[tuple[int, ...], tuple[bool, ...]]  # (actions, which labels hold)
 _STATES = 1 << 20  # states that are read at a time, at most
+_COPIES = 6  # of its arrays while a part is read, checked and averaged
 
 
 class Scan(NamedTuple):
@@ -64,8 +66,8 @@ class Outline:
     """A model that is read in parts, as far as it is known here.
 
     Attributes: parts; by_actions (whether choices are matched by their actions); stand_in (a state for each kind);
-    kinds, counts (how many states are of each kind), of_state (the kind of each state; None where there is one), moved,
-    widest.
+    kinds, counts (how many states are of each kind), of_state (the kind of each state; None where there is one), widest
+    (most successors of a row).
     """
 
     parts: ModelParts
@@ -74,7 +76,6 @@ class Outline:
     kinds: tuple[Kind, ...]
     counts: Ints
     of_state: Array | None
-    moved: float
     widest: int
 
     def numbering(self, square: Comparison) -> Numbering:
@@ -104,12 +105,12 @@ class Outline:
 
 def scanned(crew: Crew, parts: ModelParts, *, by_actions: bool) -> Outline:
     """Let the workers look through a model, once."""
-    ranges = ranges_of(parts.n_states, max(crew.threads, 1))
+    ranges = ranges_for(crew, parts)
     names = [str(first) for first, _ in ranges]
     work = partial(scan, parts, by_actions)
     found: dict[int, Scan] = dict(crew.run("bisimetric look through the model", work, ranges, names))
     scans = [found[number] for number in range(len(ranges))]
-    kinds = tuple(dict.fromkeys(kind for one in scans for kind in one.kinds))
+    kinds = tuple(sorted({kind for one in scans for kind in one.kinds}))
     place = {kind: number for number, kind in enumerate(kinds)}
     counts, examples = np.zeros(len(kinds), np.int64), np.full(len(kinds), -1, np.int64)
     of_state = None if len(kinds) == 1 else np.empty(parts.n_states, _whole(len(kinds)))
@@ -121,21 +122,26 @@ def scanned(crew: Crew, parts: ModelParts, *, by_actions: bool) -> Outline:
         if of_state is not None:
             of_state[first:last] = numbers[0] if one.of_state is None else numbers[one.of_state]
     lows, highs = zip(*(one.reward_range for one in scans), strict=True)
-    names_of = tuple(str(state) for state in examples)
+    moved = max(one.moved for one in scans)
     return Outline(
         parts,
         by_actions,
-        _stand_in(parts, by_actions, kinds, names_of, (min(lows), max(highs))),
+        _stand_in(parts, by_actions, kinds, examples, (min(lows), max(highs)), moved),
         kinds,
         counts,
         of_state,
-        max(one.moved for one in scans),
         max(one.widest for one in scans),
     )
 
 
+def ranges_for(crew: Crew, parts: ModelParts) -> list[tuple[int, int]]:
+    """Ranges of states, one for each thread at least, that are read within the memory of a thread."""
+    room = max(crew.memory - BASE, crew.memory // 4, 1)
+    return ranges_of(parts.n_states, max(crew.threads, -(-_COPIES * parts.nbytes // room), 1))
+
+
 def ranges_of(n: int, count: int) -> list[tuple[int, int]]:
-    """Ranges of about as many states, so many at least, none too large to be read at once."""
+    """Ranges of about as many states, so many at least if there are so many, none too large to be read at once."""
     count = min(max(count, -(-n // _STATES)), n)
     cuts = [n * k // count for k in range(count + 1)]
     return list(pairwise(cuts))
@@ -215,25 +221,25 @@ def _stand_in(
     parts: ModelParts,
     by_actions: bool,
     kinds: tuple[Kind, ...],
-    names: tuple[str, ...],
+    examples: Ints,
     reward_range: tuple[float, float],
+    moved: float,
 ) -> Chain | MDP:
     """A state for each kind, and one more, so that the least and the largest reward are there."""
-    kinds, names = (*kinds, kinds[-1]), (*names, names[-1])
+    kinds, names = (*kinds, kinds[-1]), tuple(str(state) for state in (*examples, examples[-1]))
     n = len(kinds)
     labels = {name: np.array([holds[k] for _, holds in kinds]) for k, name in enumerate(parts.label_names)}
     low, high = reward_range
     if parts.uniform:
         rewards = np.append(np.full(n - 1, low), high)
-        return Chain(
-            _loops(np.arange(n), n), rewards, parts.gamma, names, None, reward_range, labels, parts.reward_name
-        )
+        rows = _loops(np.arange(n), n, moved)
+        return Chain(rows, rewards, parts.gamma, names, None, reward_range, labels, parts.reward_name)
     sets = [actions if by_actions else (0,) for actions, _ in kinds]
     counts = np.array([len(actions) for actions in sets])
     rewards = np.full(int(counts.sum()), low)
     rewards[-1] = high
     return MDP(
-        _loops(np.repeat(np.arange(n), counts), n),
+        _loops(np.repeat(np.arange(n), counts), n, moved),
         rewards,
         np.concatenate([[0], np.cumsum(counts)]),
         parts.gamma,
@@ -245,6 +251,6 @@ def _stand_in(
     )
 
 
-def _loops(states: Ints, n: int) -> Distributions:
+def _loops(states: Ints, n: int, moved: float) -> Distributions:
     """Rows that lead to one state each."""
-    return Distributions(np.arange(len(states) + 1), states.astype(np.int32), np.ones(len(states)), n)
+    return Distributions(np.arange(len(states) + 1), states.astype(np.int32), np.ones(len(states)), n, moved)

@@ -1,7 +1,7 @@
 """A folder that all workers see, with the distances in versions.
 
     question.json            what is worked on
-    blocks/R-k.npy, C-k.npy  rows of the model, block by block
+    blocks/R-0-99.npy        rows of the model: those of states 0 to 98; C for those of the other model
     d00007/i-j.npy           distances of version 7, tile by tile; a version never changes once it is there
     m00004/i-j.npy           what solvers remember after a sweep, one array after the other
     n00006/i-j.npy           which pair of rows decided each distance
@@ -24,7 +24,7 @@ import os
 import shutil
 import tempfile
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -60,15 +60,15 @@ class Store:
         """Where the array of a tile is: kind "d" for distances, "m" for memory, "n" for notes."""
         return self.folder / f"{kind}{number:05d}" / f"{tile[0]}-{tile[1]}.npy"
 
-    def block(self, side: str, number: int) -> Path:
-        """Where a block of rows of the model is: side "R" for rows, "C" for columns."""
-        return self.folder / "blocks" / f"{side}-{number}.npy"
+    def block(self, side: str, ends: Sequence[int]) -> Path:
+        """Where a block of rows of the model is: side "R" for rows, "C" for columns, and its range of states."""
+        return self.folder / "blocks" / f"{side}-{ends[0]}-{ends[1]}.npy"
 
     def write(self, path: Path, arrays: Iterable[Array]) -> int:
         """Write arrays one after the other; returns how many bytes they have."""
-        path.parent.mkdir(parents=True, exist_ok=True)
         part, listed = path.with_name(f".{path.name}.{os.getpid()}-{uuid.uuid4().hex}"), list(arrays)
         try:
+            path.parent.mkdir(parents=not self.passing, exist_ok=True)  # what is over is not begun again
             try:
                 self._fill(path, part, listed)
             except OSError as error:
@@ -82,7 +82,7 @@ class Store:
         return sum(array.nbytes for array in listed)
 
     def _fill(self, path: Path, part: Path, arrays: list[Array]) -> None:
-        with open(part, "r+b" if self._take_spare(path, part) else "wb") as stream:
+        with open(part, "r+b" if self._take_spare(path, part) else "wb", buffering=0) as stream:
             for array in arrays:
                 npy.write_array(stream, array, allow_pickle=False)
             stream.truncate()
@@ -105,14 +105,14 @@ class Store:
         return False
 
     def holds(self, kind: str, number: int) -> bool:
-        """Whether a version is there, and not retired; there is nothing to be held of negative ones."""
-        return number < 0 or (self.folder / f"{kind}{number:05d}").is_dir()
+        """Whether a version is there, and not retired; of negative ones there is nothing to be held but the store."""
+        return (self.folder / f"{kind}{number:05d}" if number >= 0 else self.folder).is_dir()
 
     def settle(self, files: Iterable[Path]) -> None:
         """Wait until files are on the disk, with their names."""
         listed = list(files)
-        for path in (*listed, *{path.parent for path in listed}):
-            with suppress(FileNotFoundError):
+        for path in (*listed, *{path.parent for path in listed}, self.folder):
+            with suppress(FileNotFoundError) if path.suffix else suppress(OSError):  # not all systems settle folders
                 handle = os.open(path, os.O_RDONLY)
                 try:
                     os.fsync(handle)
@@ -170,7 +170,7 @@ class Store:
     def prepare(self) -> None:
         """Make the folder, where it is not there; refuses one with other things in it than blocks of a model."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        if any(path.name != "blocks" for path in self.folder.iterdir()):
+        if any(path.name != "blocks" and not path.name.startswith(".") for path in self.folder.iterdir()):
             raise ClusterError(f"the store {self.folder} holds other files; give an empty folder, or a new one.")
 
     @contextmanager
@@ -225,15 +225,16 @@ class Store:
         if not self.passing:
             shutil.rmtree(folder, ignore_errors=True)
             return
-        spares = self.folder / _SPARES
-        spares.mkdir(exist_ok=True)
-        gone = self.folder / f".retired-{uuid.uuid4().hex}"
-        os.rename(folder, gone)
-        for path in gone.iterdir():
-            known = _spare_name(folder / path.name)
-            if not path.name.startswith(".") and len(list(spares.glob(f"{known}.*"))) < _MOST_SPARES:
-                os.rename(path, spares / f"{known}.{uuid.uuid4().hex}")
-        shutil.rmtree(gone, ignore_errors=True)
+        spares, gone = self.folder / _SPARES, self.folder / f".retired-{uuid.uuid4().hex}"
+        with suppress(OSError):  # what cannot be used again is removed
+            spares.mkdir(exist_ok=True)
+            os.rename(folder, gone)
+            for path in gone.iterdir():
+                known = _spare_name(folder / path.name)
+                if not path.name.startswith(".") and len(list(spares.glob(f"{known}.*"))) < _MOST_SPARES:
+                    os.rename(path, spares / f"{known}.{uuid.uuid4().hex}")
+        for left in (gone, folder):
+            shutil.rmtree(left, ignore_errors=True)
 
     def remove(self) -> None:
         """Remove the folder with all in it."""

@@ -12,6 +12,7 @@ import os
 import threading
 import time
 from collections import OrderedDict
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -90,9 +91,9 @@ class _Held:
 
     def __init__(self, work: Work, tile: tuple[int, int], store: Store) -> None:
         i, j = tile
-        left = read_block(store, "R", i)
-        diagonal = work.grid.square and i == j
-        right = left if diagonal else read_block(store, "R" if work.grid.square else "C", j)
+        grid, diagonal = work.grid, work.grid.square and i == j
+        left = read_block(store, "R", grid.rows[i : i + 2])
+        right = left if diagonal else read_block(store, "R" if grid.square else "C", grid.columns[j : j + 2])
         comparison, self.needed = local_comparison(work.frame, left, right, diagonal=diagonal)
         self.sweeper: TileSweeper = tile_sweeper(work.dtype, comparison, work.transport, work.remember)
         self.ground = ground_like(work.grid, self.needed, work.dtype)
@@ -132,9 +133,9 @@ _HELD: OrderedDict[tuple[str, tuple[int, int]], _Held] = OrderedDict()
 _GUARD = threading.Lock()
 
 
-def read_block(store: Store, side: str, number: int) -> Block:
+def read_block(store: Store, side: str, ends: Sequence[int]) -> Block:
     """A block of the model's rows."""
-    return Block(*store.read(store.block(side, number)))
+    return Block(*store.read(store.block(side, ends)))
 
 
 def sweep_tile(work: Work, task: Task) -> Report:
@@ -215,22 +216,23 @@ def _distances(work: Work, task: Task, store: Store, held: _Held) -> int:
 class Writing(NamedTuple):
     """What workers need to put parts of a model into the store.
 
-    Attributes: folder (of the store), parts, numbering, how (tiles will be swept).
+    Attributes: folder (of the store), parts, numbering, how (tiles will be swept), columns (the range of states of the
+    other model).
     """
 
     folder: str
     parts: ModelParts
     numbering: Numbering
     how: How
+    columns: tuple[int, int]
 
 
-def write_block(writing: Writing, piece: tuple[int, tuple[int, int]]) -> TileCosts:
+def write_block(writing: Writing, ends: tuple[int, int]) -> TileCosts:
     """Read a range of states of a model, and write it as a block; returns what its tile will cost."""
-    (number, ends), store = piece, Store(writing.folder)
-    part = read_range(writing.parts, ends)
+    store, part = Store(writing.folder), read_range(writing.parts, ends)
     block = numbered_block(part, writing.parts.label_names, writing.numbering)
-    store.write(store.block("R", number), block)
-    return costs_of(writing.how, block, read_block(store, "C", 0), diagonal=False)
+    store.write(store.block("R", ends), block)
+    return costs_of(writing.how, block, read_block(store, "C", writing.columns), diagonal=False)
 
 
 def _make_room() -> None:
@@ -238,12 +240,10 @@ def _make_room() -> None:
     with _GUARD:
         sizes = {key: held.nbytes for key, held in _HELD.items()}
         most = memory_limit() - BASE - _ONE_MORE * max(sizes.values(), default=0)
-        for key in list(_HELD):
-            if sum(sizes.values()) <= most:
-                return
-            if not _HELD[key].lock.locked():
-                del _HELD[key], sizes[key]
-    gc.collect()  # memory of what was let go of is wanted now
+        free = [key for key in _HELD if not _HELD[key].lock.locked()]
+        while free and sum(sizes.values()) > most:
+            del _HELD[free[0]], sizes[free.pop(0)]
+    gc.collect()  # what was let go of is wanted now, and may refer to itself
 
 
 def forget(run: str) -> None:

@@ -138,10 +138,11 @@ class Frame(NamedTuple):
     largest: float
     columns: int  # states on that side
     square: bool
+    plain: bool = False
 
     @classmethod
     def of(cls, c: Comparison) -> Frame:
-        return cls(c.combine, c.c_R, c.c_T, c.largest, c.shape[1], c.square)
+        return cls(c.combine, c.c_R, c.c_T, c.largest, c.shape[1], c.square, c.plain)
 
 
 def local_comparison(frame: Frame, left: Block, right: Block, *, diagonal: bool) -> tuple[Comparison, Ground]:
@@ -152,7 +153,9 @@ def local_comparison(frame: Frame, left: Block, right: Block, *, diagonal: bool)
     columns = right.successors if frame.square else np.arange(frame.columns)
     needed = Ground(left.successors, left.successors if diagonal else columns)
     rows = _rows_among(left, needed.rows)
-    apart = left.apart
+    apart, other_apart = left.apart, right.apart
+    if not frame.plain:
+        apart, other_apart = apart + 1, other_apart + 1
     if diagonal:
         pointers, groups, rewards = left.pointers, _members(left.group, None), left.rewards
         states, column_pointers, columns_apart = _states(left), pointers, apart
@@ -161,7 +164,7 @@ def local_comparison(frame: Frame, left: Block, right: Block, *, diagonal: bool)
         pointers, groups = left.pointers, _members(left.group, right.group)
         rewards = np.concatenate([left.rewards, right.rewards])
         states = np.concatenate([_states(left), _states(right)])
-        column_pointers, columns_apart = pointers[-1] + right.pointers, right.apart
+        column_pointers, columns_apart = pointers[-1] + right.pointers, other_apart
     # Rows among the successors of a few states alone look dense; whether matrix products suit them is not asked here.
     wide = max(rows.n_states, 2 * int(rows.sizes.max()) + 1)
     rows = Distributions(rows.indptr, rows.indices, rows.probs, wide, 0.0, rows.split, rows.sides)

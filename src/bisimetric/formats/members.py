@@ -66,6 +66,10 @@ class ArrayFile:
     def count(self, name: str) -> int:
         return self._known(name).count
 
+    def kind(self, name: str) -> str:
+        """The kind of its numbers, as NumPy has it: "i", "u", "f" and so on."""
+        return str(self._known(name).dtype.kind)
+
     def take(self, name: str, first: int = 0, last: int | None = None) -> Array:
         """Entries first … last − 1 of an array, as if it were flat."""
         known = self._known(name)

@@ -19,6 +19,7 @@ from .parts import FileParts, chosen_reward
 
 _STATE, _ACTION, _NEXT, _PROBABILITY, _REWARD = COLUMNS
 _STRETCH = 1 << 20  # transitions at a time
+_ROW = 40  # bytes of a transition
 
 
 def _opened(path: Path) -> Any:
@@ -97,10 +98,12 @@ def open_parquet(path: Path, gamma: float, reward: str | None) -> ParquetParts:
         if sorted(names) != sorted(COLUMNS):
             raise ModelError(f"{path}: the columns must be {', '.join(COLUMNS)}; got {', '.join(names)[:80]}.")
         groups, actions, states = _facts(file, path)
+        nbytes = _ROW * int(file.metadata.num_rows)
     return ParquetParts(
         path=path,
         actions=actions,
         groups=groups,
+        nbytes=nbytes,
         n_states=states,
         gamma=gamma,
         action_labels=tuple(str(number) for number in actions),

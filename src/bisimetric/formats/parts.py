@@ -90,8 +90,13 @@ class FileParts(ModelParts):
         return f"{self.path.name}, {found.st_size} bytes, {found.st_mtime_ns}, {what}"
 
     def load(self, first: int, last: int) -> Part:
-        with reading(self.path, "a model", ModelError):
-            return self._load(first, last)
+        with reading(self.path, "a model", ModelError), np.errstate(over="ignore", invalid="ignore"):
+            try:
+                return self._load(first, last)
+            except ModelError as error:
+                if str(error).startswith(f"{self.path}: "):
+                    raise
+                raise ModelError(f"{self.path}: {error.message}", python=error.python, command=error.command) from None
 
     def _load(self, first: int, last: int) -> Part:
         raise NotImplementedError
@@ -139,6 +144,7 @@ def _open_npz(path: Path, gamma: float | None, reward: str | None) -> NpzParts:
         raise ModelError(f"{path}: not a bisimetric model (no entry format = {FORMAT!r}).")
     if int(file.take("version")[0]) > VERSION:
         raise ModelError(f"{path}: written by a newer version.")
+    _check_sizes(file)
     models = [name.removeprefix("reward:") for name in file.arrays if name.startswith("reward:")]
     used = str(file.take("reward_name")[0]) if "reward_name" in file else None
     wanted = used if reward == "" and used is not None else reward
@@ -147,6 +153,7 @@ def _open_npz(path: Path, gamma: float | None, reward: str | None) -> NpzParts:
     name = used if own else chosen_reward(path, models, wanted)
     return NpzParts(
         path=path,
+        nbytes=sum(array.count * array.dtype.itemsize for array in file.arrays.values()),
         own=own,
         n_states=file.count("choice_ptr") - 1,
         gamma=float(file.take("gamma")[0]) if gamma is None else gamma,
@@ -154,6 +161,29 @@ def _open_npz(path: Path, gamma: float | None, reward: str | None) -> NpzParts:
         label_names=tuple(name.removeprefix("label:") for name in file.arrays if name.startswith("label:")),
         reward_name=name,
     )
+
+
+def _check_sizes(file: ArrayFile) -> None:
+    """Refuse arrays that do not fit each other, as far as their ends tell."""
+    for name in ("choice_ptr", "indptr", "indices", "action_of_choice"):
+        if file.kind(name) not in "iu":
+            raise ModelError(f"entry {name!r} must be integers.")
+    states, choices, entries = (file.count(name) for name in ("choice_ptr", "indptr", "indices"))
+    ends = [
+        int(file.take(name, at, at + 1)[0])
+        for name, n in (("choice_ptr", states), ("indptr", choices))
+        for at in (0, n - 1)
+        if n
+    ]
+    if ends != [0, choices - 1, 0, entries] or file.count("probs") != entries:
+        raise ModelError("the row pointers do not fit the entries.")
+    wanted = {
+        name: choices - 1 for name in file.arrays if name in ("rewards", "action_of_choice") or name[:7] == "reward:"
+    }
+    wanted |= {name: states - 1 for name in file.arrays if name.startswith("label:")} | {"gamma": 1}
+    for name, count in wanted.items():
+        if file.count(name) != count:
+            raise ModelError(f"entry {name!r} must have {count} numbers; it has {file.count(name)}.")
 
 
 def _any(file: ArrayFile, name: str, stretch: int = 1 << 20) -> bool:
@@ -192,6 +222,7 @@ def _open_umb(path: Path, gamma: float, reward: str | None) -> UmbParts:
         widest = max(widest, int(np.diff(pointers).max(initial=1)))
     return UmbParts(
         path=path,
+        nbytes=8 * (umb.n_states + umb.n_choices + 2 * umb.n_branches),
         n_states=umb.n_states,
         gamma=gamma,
         action_labels=tuple(str(k) for k in range(widest)),

@@ -256,11 +256,7 @@ class CrossMetric:
 
     @cached_property
     def _bounds(self) -> tuple[Floats, Floats]:
-        if isinstance(self._left.full, ModelParts):
-            raise ModelError(
-                "these bounds need the rows of the model, which was read in parts; distances are within `error`, and "
-                "cross(…).bracket bounds distances inside the model."
-            )
+        self._refuse_parts("these bounds need")
         sweeper, question = self._work.sweeper, self.question
         c_R, c_T = question.reward_weight, question.transition_weight
         with sweeper.guard():
@@ -280,6 +276,13 @@ class CrossMetric:
         if crossed > 0.0:
             raise CertificateError(f"bounds around the exact distances cross by {crossed:.3g}.")
         return lower, upper
+
+    def _refuse_parts(self, words: str) -> None:
+        if isinstance(self._left.full, ModelParts):
+            raise ModelError(
+                f"{words} the rows of the model, which was read in parts; distances are within `error`, and "
+                "cross(…).bracket bounds distances inside the model."
+            )
 
     def bracket(self) -> tuple[Floats, Floats]:
         """Rigorous bounds (lower, upper) around the exact distances (λ = 0, same p) [S, T]; see `MetricSolution`."""
@@ -319,6 +322,7 @@ class CrossMetric:
         Args:
             policy: of the first model: probabilities per choice, action numbers or names.
         """
+        self._refuse_parts("to carry a policy needs")
         model, other, q = self._left.full, self._right.full, self.question
         if q.match != "labels" or not isinstance(model, MDP) or not isinstance(other, MDP):
             raise ValueError('policies are carried by the labels of actions: compare two MDPs with match="labels".')
@@ -357,6 +361,8 @@ def _initial(name: str, given: ArrayLike | None, model: Chain | MDP) -> Distribu
     """A distribution over the states of a model, checked, as one row."""
     n = model.n_states
     if given is None:
+        if isinstance(model, ModelParts):
+            raise ModelError(f"{name} must be given: labels of a model that is read in parts are not here.")
         if "init" not in model.state_labels or not model.state_labels["init"].any():
             raise ValueError(f'{name} must be given: the model has no states labelled "init".')
         given = model.state_labels["init"] / model.state_labels["init"].sum()

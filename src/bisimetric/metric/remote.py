@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ..backends.protocol import Backend, Sweeper
 from ..backends.select import backend, distances_of
-from ..checks import check_type
+from ..checks import InputError, check_type
 from ..cluster.crew import crew_of
 from ..cluster.outline import Outline, scanned
 from ..model import MDP, Chain
@@ -80,6 +80,14 @@ def outlined(model: Model, cluster: object, match: str | None) -> Chain | MDP | 
     check_type("model", model, Chain, MDP, ModelParts, Outline, words="a Chain or an MDP, or one that is read in parts")
     if not isinstance(model, ModelParts):
         return model
+    if model.uniform and match is not None:
+        raise ValueError("match is for an MDP; a chain has no choices to match.")
+    if not model.uniform and match not in ("labels", "hausdorff"):
+        raise InputError(
+            f'match must be "labels" (same action names) or "hausdorff" (choices as sets) for an MDP; got {match!r}.',
+            python="For the chain of its uniform policy there is .under_uniform().",
+            command="Without --match it is the chain of the uniform policy.",
+        )
     if cluster is None:
         raise ValueError("a model that is read in parts is for a cluster: give cluster=, or read it whole (bm.read).")
     with crew_of(cluster) as crew:
@@ -95,6 +103,8 @@ def bring_home(work: FixedPoint, question: Question) -> None:
     d: ClusterDistances = work.d  # type: ignore[assignment]
     work.d, work.acceleration = distances_of(d.home()), None
     work.d.freeze()
-    if not getattr(work.sweeper, "in_parts", False):
+    if getattr(work.sweeper, "in_parts", False):
+        del work.sweeper
+    else:
         comparison = work.sweeper.comparison
         work.sweeper = backend("cpu", question.dtype).sweeper(comparison, question.transport, False)

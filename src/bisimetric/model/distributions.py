@@ -101,6 +101,9 @@ class Distributions:
 
             csr = csr_array(matrix.tocsr(), copy=True)
             csr.data = floats(csr.data, "P: probabilities")
+            if not csr.has_sorted_indices:  # in the order in which they are given: sums of several have the same bits
+                order = np.lexsort((csr.indices, np.repeat(np.arange(csr.shape[0]), np.diff(csr.indptr))))
+                csr = csr_array((csr.data[order], csr.indices[order], csr.indptr), shape=csr.shape)
             csr.sum_duplicates()
             csr.eliminate_zeros()
             width = n_states or csr.shape[1]

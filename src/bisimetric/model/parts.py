@@ -63,12 +63,14 @@ class Part:
 class ModelParts(ABC):
     """A model that is read in parts.
 
-    Attributes: n_states, gamma; action_labels (names of actions), label_names (of the states' labels); reward_name (of
-    the rewards in use, if they have a name); uniform (whether it is the chain of the uniform policy).
+    Attributes: n_states, gamma; nbytes (of the arrays of the whole, about); action_labels (names of actions),
+    label_names (of the states' labels); reward_name (of the rewards in use, if they have a name); uniform (whether it
+    is the chain of the uniform policy).
     """
 
     n_states: int
     gamma: float
+    nbytes: int
     action_labels: tuple[str, ...] = ("0",)
     label_names: tuple[str, ...] = ()
     reward_name: str | None = None
