@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 import warnings
 from pathlib import Path
@@ -227,3 +228,33 @@ def test_a_checkpoint_that_was_rewritten_is_refused(change, tmp_path, monkeypatc
     assert run(["solve", "--resume", "run", "--steps", "9"]) == 2
     assert "checkpoint.npz: damaged" in capsys.readouterr().err
     assert {file.name: file.read_bytes() for file in (tmp_path / "run").iterdir()} == before
+
+
+def test_blas_has_its_threads_back_after_overlapping_work():
+    """Two threads hold BLAS to one thread, and the first that came goes first."""
+    threadpoolctl = pytest.importorskip("threadpoolctl")
+    from bisimetric.backends.threads import single_thread
+
+    def count():
+        return {info["num_threads"] for info in threadpoolctl.threadpool_info() if info["user_api"] == "blas"}
+
+    with threadpoolctl.threadpool_limits(2, user_api="blas"):
+        before, inside, first_gone = count(), threading.Event(), threading.Event()
+        seen = []
+
+        def first():
+            with single_thread():
+                inside.wait(10.0)
+            first_gone.set()
+
+        thread = threading.Thread(target=first)
+        thread.start()
+        while count() != {1}:
+            pass
+        with single_thread():
+            inside.set()
+            first_gone.wait(10.0)
+            seen.append(count())
+        thread.join()
+        assert seen == [{1}]
+        assert count() == before == {2}

@@ -6,7 +6,7 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, TypeVar
 
@@ -139,13 +139,38 @@ if hasattr(os, "register_at_fork"):  # a forked process has none of the threads
     os.register_at_fork(after_in_child=_POOLS.clear)
 
 
-def single_thread() -> AbstractContextManager[object]:
-    """Context in which BLAS and LAPACK use one thread, so that results do not depend on how many there are."""
+@contextmanager
+def single_thread() -> Iterator[None]:
+    """Context in which BLAS and LAPACK use one thread, so that results do not depend on how many there are.
+
+    How many they use is a matter of the whole process. So the first thread that comes sets it, and the last that goes
+    sets it back: else two that overlap would leave behind what the one saw of the other.
+    """
     blas = _blas()
     if blas is None:  # only rounding may then depend on the threads of BLAS
-        return nullcontext()
-    limited: AbstractContextManager[object] = blas.limit(limits=1, user_api="blas")
-    return limited
+        yield
+        return
+    with _HOLDERS.lock:
+        if _HOLDERS.count == 0:
+            _HOLDERS.limit.enter_context(blas.limit(limits=1, user_api="blas"))
+        _HOLDERS.count += 1
+    try:
+        yield
+    finally:
+        with _HOLDERS.lock:
+            _HOLDERS.count -= 1
+            if _HOLDERS.count == 0:
+                _HOLDERS.limit.close()
+
+
+class _Holders:
+    """Those who hold BLAS to one thread now."""
+
+    def __init__(self) -> None:
+        self.lock, self.count, self.limit = threading.RLock(), 0, ExitStack()
+
+
+_HOLDERS = _Holders()
 
 
 @cache
