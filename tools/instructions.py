@@ -153,15 +153,17 @@ for line in sys.stdin:
 """
 
 COMPILE = """
-import time
+import sys, time
 import bisimetric as bm
 bm.set_threads(1)
+fields = getattr(getattr(bm, "MetricSettings", None), "__dataclass_fields__", {})
+alone = {"accelerate": False} if sys.argv[1] == "plain" and "accelerate" in fields else {}
 mdp = bm.problems.garnet(12, 2, 3, seed=1)
 chain = mdp.under(mdp.uniform_policy())
 began = time.process_time()
 for transport in (bm.Exact(), bm.Sinkhorn(1.0), bm.KLBall(0.5), bm.Independent()):
-    bm.solve_metric(chain, transport, lump=False, max_sweeps=2)
-bm.solve_metric(mdp, match="hausdorff", lump=False, max_sweeps=2)
+    bm.solve_metric(chain, transport, lump=False, max_sweeps=2, **alone)
+bm.solve_metric(mdp, match="hausdorff", lump=False, max_sweeps=2, **alone)
 print(time.process_time() - began)
 """
 
@@ -303,7 +305,7 @@ def imported(tree: Tree, only: str) -> float:
 def compiled(tree: Tree) -> float:
     """Seconds of all transports with nothing compiled before."""
     with tempfile.TemporaryDirectory() as place:
-        command, environment = [sys.executable, "-c", COMPILE], tree.environment(Path(place))
+        command, environment = [sys.executable, "-c", COMPILE, tree.sweeps], tree.environment(Path(place))
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
         return float(done.stdout)
 
