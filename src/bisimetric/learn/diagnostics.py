@@ -61,6 +61,11 @@ class Diagnostics:
                 f"values are {100 * now['collapse']:.0f} % below their targets: embeddings are collapsing; raise the "
                 "weight or the learning rate of this loss, or check the encoder's last layer"
             )
+        elif now["bias"] > 0.25:
+            yield (
+                f"values are above their targets by {now['bias']:.2g} of the largest: embeddings start too far apart; "
+                "begin nearer together, or raise the weight of this loss"
+            )
         if now["target"] == 0.0:
             yield "all targets are 0: the rewards of the batch are equal, and next states lie at one point"
         if self.ceiling < now["largest"]:

@@ -23,7 +23,7 @@ from .batches import Batch
 from .couplings import Coupling
 from .diagnostics import Diagnostics, Sums, diagnosed, scale_of
 from .heads import Head
-from .nexts import Next
+from .nexts import Next, NotFiniteError
 from .pairs import AllPairs, Pairs, Shuffled
 from .penalties import Penalty, Square
 from .rewards import Reward, RewardDistance, SampledRewards
@@ -125,7 +125,10 @@ class MetricLoss:
         batch = batches.checked(z, z_target, reward, next, done, self.rewards)
         if self.terminals == "absorbing":
             batch = batches.with_terminals(batch, done, absorbing, at_origin=self.head.translates)
-        values, target, diagonal = self._pairs(batch, generator)
+        try:
+            values, target, diagonal = self._pairs(batch, generator)
+        except NotFiniteError:
+            batches.blame(batch)
         if not diagonal:  # residuals of 0 there, and with them no gradients
             target.diagonal().copy_(values.detach().diagonal())
         loss = self.penalty(values, target) / _count(values, diagonal)
