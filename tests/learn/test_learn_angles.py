@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 torch = pytest.importorskip("torch", reason="bisimetric.learn needs PyTorch: pip install torch")
 
 from bisimetric import learn  # noqa: E402
+from bisimetric.learn import squares  # noqa: E402
 from bisimetric.learn.angles import by_products  # noqa: E402
 from bisimetric.learn.squares import unfolded  # noqa: E402
 
@@ -111,7 +112,9 @@ def test_nan_stays_nan():
         assert not torch.isnan(d[0, 2])
 
 
-def test_matrices_from_one_number_for_each_pair():
+@pytest.mark.parametrize("kept", [0, 1024], ids=["large", "small"])
+def test_matrices_from_one_number_for_each_pair(kept, monkeypatch):
+    monkeypatch.setattr(squares, "_KEPT", kept)
     half = torch.arange(6, dtype=torch.float64).requires_grad_()
     whole = unfolded(half, 4)
     upper = torch.triu_indices(4, 4, 1)

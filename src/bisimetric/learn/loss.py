@@ -21,7 +21,7 @@ from ..checks import check_number, check_type
 from . import batches
 from .batches import Batch
 from .couplings import Coupling
-from .diagnostics import Diagnostics, Sums, diagnosed, scale_of
+from .diagnostics import Diagnostics, scale_of
 from .heads import Head
 from .nexts import Next, NotFiniteError
 from .pairs import AllPairs, Pairs, Shuffled
@@ -160,9 +160,16 @@ class MetricLoss:
         with torch.no_grad():
             totals = _Totals.of(values, target, diagonal)
             apart = self._apart(totals, batch, matrix=values.ndim == 2)
-            sums = Sums(totals.values / totals.number, totals.target / totals.number, apart, values.max())
-            scale = scale_of(batch.reward[0], self.reward_span, self.reward_weight / (1.0 - self.transition_weight))
-            return diagnosed(loss, sums, scale, self.head.ceiling, self.reward_span is not None)
+            return Diagnostics(
+                loss=loss.detach(),
+                mean=totals.values / totals.number,
+                target=totals.target / totals.number,
+                apart=apart,
+                top=values.max(),
+                largest=scale_of(batch.reward[0], self.reward_span, self.largest(1.0)),
+                ceiling=self.head.ceiling,
+                span_known=self.reward_span is not None,
+            )
 
     def _apart(self, totals: _Totals, batch: Batch, *, matrix: bool) -> Tensor:
         """The mean distance of two different states of the batch."""
