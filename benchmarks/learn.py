@@ -78,7 +78,7 @@ def all_pairs(metric) -> tuple[int, float]:
     return sizes.largest, timed(once)
 
 
-def timed(once, rounds: int = 30) -> float:
+def timed(once, rounds: int = 200) -> float:
     """CPU seconds of a call: the least of some, so that what else the machine does counts little."""
     best = float("inf")
     for _ in range(rounds):

@@ -14,6 +14,7 @@ torch = pytest.importorskip("torch", reason="bisimetric.learn needs PyTorch: pip
 
 from learn_training import chain_of, exact, fit  # noqa: E402
 
+import bisimetric as bm  # noqa: E402
 from bisimetric import learn  # noqa: E402
 from bisimetric.learn.nexts import CategoricalNext, GaussianNext  # noqa: E402
 
@@ -192,6 +193,8 @@ def test_diagnostics_say_what_happens():
     assert near.scalars()["collapse"] > 0.99
     assert near.scalars()["spread"] < 1e-4
     assert any("collapsing" in text for text in near.advice)
+    _, wide = loss(5.0 * z, target, reward, 0.0 * samples, done)
+    assert any("above their targets" in text for text in wide.advice)
     _, low = learn.MetricLoss(learn.Diffuse(0.1), learn.Independent(), 0.9)(z, target, reward, samples, done)
     assert any("up to 0.314" in text for text in low.advice)
     _, nothing = loss(z, target, 0.0 * reward, 0.0 * samples, done)
@@ -222,6 +225,8 @@ def test_ceilings_are_checked_where_the_span_is_known():
 
 Z, T, R, N, DONE = batch(6)
 DONE = torch.zeros(6, dtype=torch.bool)
+EVEN = torch.full((6, 6), 1.0 / 6.0, dtype=torch.float64)
+SHIFT = torch.tensor([0.5, -0.5, 0.0, 0.0, 0.0, 0.0], dtype=torch.float64)
 NAN = Z.clone()
 NAN[2, 1] = math.nan
 BAD = {
@@ -245,6 +250,10 @@ BAD = {
     "no moments": ((Z, T, learn.RewardMoments(R, R), N, DONE), TypeError, "VarianceCorrected"),
     "odd gaussians": ((Z, T, R, GaussianNext(Z, Z[:3]), DONE), ValueError, "next.std"),
     "odd probabilities": ((Z, T, R, CategoricalNext(Z, Z), DONE), ValueError, "next: needs probs"),
+    "negative deviations": ((Z, T, R, GaussianNext(Z, -Z.abs()), DONE), ValueError, "next.std: .*not be negative"),
+    "no probabilities": ((Z, T, R, CategoricalNext(2.0 * EVEN, Z), DONE), ValueError, "next.probs: .*off by up to 1"),
+    "negative probabilities": ((Z, T, R, CategoricalNext(EVEN + SHIFT, Z), DONE), ValueError, "next.probs"),
+    "probabilities elsewhere": ((Z, T, R, CategoricalNext(EVEN.to("meta"), Z), DONE), ValueError, "next.probs: is"),
     "rows and terminals": (
         (Z, T, R, CategoricalNext(learn.TransitionRows(torch.eye(6).double()), Z), ~DONE),
         ValueError,
@@ -261,12 +270,36 @@ def test_bad_batches_are_refused(name):
         loss(*arguments)
 
 
+@pytest.mark.parametrize(
+    "coupling",
+    [
+        learn.Particles(4),
+        learn.Particles(4, 0.5, debias=False),
+        learn.Categorical(),
+        learn.Categorical(bm.Sinkhorn(1.0)),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("pairs", [learn.AllPairs(), learn.Shuffled()], ids=str)
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_transports_do_not_begin_with_what_is_not_finite(coupling, pairs, bad):
+    samples = N.clone()
+    samples[2, 1, 0] = bad
+    following, place = samples, r"next: .* \[2, 1, 0\]"
+    if isinstance(coupling, learn.Categorical):
+        following, place = CategoricalNext(EVEN, samples[:, 1]), r"next.support: .* \[2, 0\]"
+    with pytest.raises(ValueError, match=place):
+        learn.MetricLoss(learn.Norm(1.0), coupling, 0.9, pairs=pairs)(Z, T, R, following, DONE)
+
+
 def test_the_end_needs_a_place_where_the_head_gives_none():
     loss = learn.mico(0.9)
     with pytest.raises(ValueError, match="absorbing="):
         loss(Z, T, R, N, ~DONE)
     with pytest.raises(ValueError, match="must be one embedding"):
         loss(Z, T, R, N, ~DONE, absorbing=torch.zeros(2, dtype=torch.float64))
+    with pytest.raises(ValueError, match=r"absorbing: is torch.float32.*Use absorbing.to"):
+        loss(Z, T, R, N, ~DONE, absorbing=torch.zeros(3))
 
 
 @pytest.mark.parametrize(

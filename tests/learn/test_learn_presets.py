@@ -8,10 +8,10 @@ import pytest
 torch = pytest.importorskip("torch", reason="bisimetric.learn needs PyTorch: pip install torch")
 
 from learn_training import chain_of, corridor, exact, fit, mixing  # noqa: E402
+from torch.nn.functional import normalize  # noqa: E402
 
 import bisimetric as bm  # noqa: E402
 from bisimetric import learn  # noqa: E402
-from bisimetric.learn.heads import unit  # noqa: E402
 from bisimetric.learn.nexts import CategoricalNext, GaussianNext  # noqa: E402
 
 # (loss, a model whose fixed point its head represents, dimensions, how to train, last layer)
@@ -22,7 +22,7 @@ REACHES = {
     "ksme": (learn.ksme(0.8), mixing(), 6, {"lr": 0.3, "steps": 1500}),
     "ksme as published": (learn.ksme(0.8, as_published=True), mixing(), 6, {"lr": 0.3, "steps": 2500}),
     "simsr": (learn.simsr(0.8), corridor(), 6, {}),
-    "simsr as published": (learn.simsr(0.8, as_published=True), corridor(), 6, {"layer": unit}),
+    "simsr as published": (learn.simsr(0.8, as_published=True), corridor(), 6, {"layer": normalize}),
 }
 
 
@@ -137,7 +137,7 @@ def test_published_losses_compare_with_targets_and_ignore_ends():
     for i in range(2):
         for j in range(2):
             wanted = abs(float(reward[i] - reward[j])) + 0.9 * (1.0 - float(ahead[i] @ ahead[j]))
-            total += smooth(1.0 - float(unit(z)[i] @ unit(z)[j]) - wanted) / 4.0
+            total += smooth(1.0 - float(normalize(z)[i] @ normalize(z)[j]) - wanted) / 4.0
     assert float(value) == pytest.approx(total)
 
 

@@ -53,12 +53,6 @@ def test_noise_beside_a_model_makes_bisimilar_copies():
     assert np.abs(beside - plain[np.ix_(state, state)]).max() < 1e-8
 
 
-def test_part_of_a_model_must_be_closed():
-    mdp = bm.problems.gridworld(width=2, height=2, gamma=0.9)
-    with pytest.raises(ValueError, match="closed"):
-        models.one_destination(mdp, np.array([0, 1]))
-
-
 # ---- samples ----
 
 
@@ -187,6 +181,13 @@ def test_every_loss_is_there_and_cells_are_unique():
     for profile in settings.PROFILES.values():
         jobs = [cell.job for name in truth.FIGURES for cell in truth.figure(name).cells(profile)]
         assert len({job_id(job) for job in jobs}) == len(jobs)
+
+
+def test_the_table_is_the_whole_product():
+    full = settings.PROFILES["full"]
+    assert full.models == settings.MODELS
+    found = {tuple(cell.keys.values()) for cell in truth_table.cells(full)}
+    assert len(found) == len(truth_table.cells(full)) == 6 * 8 * 2 * 2 * 10
 
 
 # ---- rules ----

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import NoReturn
 
 import torch
 from torch import Tensor
@@ -10,6 +11,8 @@ from torch import Tensor
 from .couplings import kind_of
 from .nexts import CategoricalNext, GaussianNext, Next, TransitionRows
 from .rewards import Reward, RewardDistance
+
+_SUM_TOLERANCE = 1e-4  # of probabilities in single precision
 
 
 @dataclass(frozen=True)
@@ -49,11 +52,8 @@ def checked(
         following = following[:, None, :]
     like |= _parts(following, z)
     for name, tensor in like.items():
-        if tensor.device != z.device or tensor.dtype != z.dtype:
-            raise ValueError(
-                f"{name}: is {tensor.dtype} on {tensor.device}, but z is {z.dtype} on {z.device}. "
-                f"Use {name}.to(z.device, z.dtype)."
-            )
+        _refuse_others(name, tensor, z)
+    _refuse_values(following)
     if not isinstance(done, Tensor) or done.shape != (B,) or done.dtype != torch.bool:
         raise ValueError(
             f"done: must be booleans [{B}], whether the transition ended in a terminal state; got {_said(done)}. "
@@ -62,6 +62,15 @@ def checked(
     if done.device != z.device:
         raise ValueError(f"done: is on {done.device}, but z is on {z.device}.")
     return Batch(z, z_target.detach(), tuple(value.detach() for value in values), _detached(following))
+
+
+def _refuse_others(name: str, tensor: Tensor, z: Tensor) -> None:
+    """Refuse what is of another type or on another device than z."""
+    if tensor.device != z.device or tensor.dtype != z.dtype:
+        raise ValueError(
+            f"{name}: is {tensor.dtype} on {tensor.device}, but z is {z.dtype} on {z.device}. "
+            f"Use {name}.to(z.device, z.dtype)."
+        )
 
 
 def _said(given: object) -> str:
@@ -93,6 +102,16 @@ def _parts(following: Next, z: Tensor) -> dict[str, Tensor]:
     raise TypeError(f"next: must be samples, a GaussianNext or a CategoricalNext; got {kind_of(following)}.")
 
 
+def _refuse_values(following: Next) -> None:
+    """Refuse deviations and probabilities that are none; those of a model were checked when they were made."""
+    if isinstance(following, GaussianNext) and bool((following.std < 0.0).any()):
+        raise ValueError("next.std: standard deviations must not be negative (give exp or softplus of an output).")
+    if isinstance(following, CategoricalNext) and isinstance(following.probs, Tensor):
+        off = (following.probs.sum(dim=1) - 1.0).abs().max()
+        if not bool(off <= _SUM_TOLERANCE) or not bool((following.probs >= 0.0).all()):
+            raise ValueError(f"next.probs: rows must be probabilities; sums are off by up to {float(off):.3g}.")
+
+
 def _detached(following: Next) -> Next:
     if isinstance(following, Tensor):
         return following.detach()
@@ -119,6 +138,7 @@ def with_terminals(batch: Batch, done: Tensor, absorbing: Tensor | None, *, at_o
         absorbing = torch.zeros_like(batch.z[0])
     if absorbing.shape != batch.z.shape[1:]:
         raise ValueError(f"absorbing: must be one embedding [{batch.z.shape[1]}]; got {_said(absorbing)}.")
+    _refuse_others("absorbing", absorbing, batch.z)
     fixed = absorbing.detach()
     return replace(
         batch,
@@ -146,7 +166,7 @@ def _led(following: Next, done: Tensor, absorbing: Tensor) -> Next:
     return CategoricalNext(torch.cat([probs, last]), torch.cat([following.support, absorbing[None]]))
 
 
-def blame(batch: Batch) -> None:
+def blame(batch: Batch) -> NoReturn:
     """Say whose numbers made a loss that is not finite."""
     following = batch.following
     parts = {"z": batch.z, "z_target": batch.z_target}

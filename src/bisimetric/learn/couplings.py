@@ -69,13 +69,13 @@ class Independent(Coupling):
             raise self.refuse(following, "samples [B, D] or [B, n, D], or a CategoricalNext")
         B, n, D = following.shape
         flat = following.reshape(B * n, D)
-        blocks = head.next_values(flat, flat).reshape(B, n, B, n)
-        means = blocks.mean(dim=(1, 3))
-        if n > 1:
-            own = torch.diagonal(blocks, dim1=0, dim2=2)  # [n, n, B]
-            same = torch.diagonal(own, dim1=0, dim2=1).sum(-1)
-            means = torch.diagonal_scatter(means, (own.sum(dim=(0, 1)) - same) / (n * (n - 1)))
-        return means
+        values = head.next_values(flat, flat)
+        if n == 1:
+            return values
+        blocks = values.reshape(B, n, B, n)
+        own = torch.diagonal(blocks, dim1=0, dim2=2)  # [n, n, B]
+        same = torch.diagonal(own, dim1=0, dim2=1).sum(-1)
+        return torch.diagonal_scatter(blocks.mean(dim=(1, 3)), (own.sum(dim=(0, 1)) - same) / (n * (n - 1)))
 
     def paired(self, head: Head, following: Next, partner: Tensor) -> Tensor:
         if isinstance(following, CategoricalNext):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -18,10 +17,8 @@ class Diagnostics:
         loss: the loss.
         mean: mean value of a pair, what the head says.
         target: mean target of a pair.
-        spread: mean distance of two different states, as a share of `largest`.
-        collapse: how far mean values stay below their targets, 0 (not at all) to 1 (all embeddings at one point).
-        explosion: largest value, as a share of `largest`; no fixed point has more than 1.
-        bias: mean of value − target, as a share of `largest`.
+        apart: mean distance of two different states.
+        top: largest value.
         largest: c_R · span / (1 − c_T), with the span given, or that of the rewards in the batch.
         ceiling: the largest distance that the head can represent.
         span_known: whether the span was given.
@@ -30,13 +27,36 @@ class Diagnostics:
     loss: Tensor
     mean: Tensor
     target: Tensor
-    spread: Tensor
-    collapse: Tensor
-    explosion: Tensor
-    bias: Tensor
+    apart: Tensor
+    top: Tensor
     largest: Tensor
     ceiling: float
     span_known: bool
+
+    @property
+    def spread(self) -> Tensor:
+        """Mean distance of two different states, as a share of `largest`."""
+        return self.apart / self._unit
+
+    @property
+    def collapse(self) -> Tensor:
+        """How far mean values stay below their targets, 0 (not at all) to 1 (all embeddings at one point)."""
+        lack = (1.0 - self.mean / torch.where(self.target > 0.0, self.target, 1.0)).clamp(0.0, 1.0)
+        return torch.where(self.target > 0.0, lack, 0.0)
+
+    @property
+    def explosion(self) -> Tensor:
+        """Largest value, as a share of `largest`; no fixed point has more than 1."""
+        return self.top / self._unit
+
+    @property
+    def bias(self) -> Tensor:
+        """Mean of value − target, as a share of `largest`."""
+        return (self.mean - self.target) / self._unit
+
+    @property
+    def _unit(self) -> Tensor:
+        return torch.where(self.largest > 0.0, self.largest, 1.0)
 
     def scalars(self) -> dict[str, float]:
         """All numbers by name, for a logger."""
@@ -61,6 +81,11 @@ class Diagnostics:
                 f"values are {100 * now['collapse']:.0f} % below their targets: embeddings are collapsing; raise the "
                 "weight or the learning rate of this loss, or check the encoder's last layer"
             )
+        elif now["bias"] > 0.25:
+            yield (
+                f"values are above their targets by {now['bias']:.2g} of the largest: embeddings start too far apart; "
+                "begin nearer together, or raise the weight of this loss"
+            )
         if now["target"] == 0.0:
             yield "all targets are 0: the rewards of the batch are equal, and next states lie at one point"
         if self.ceiling < now["largest"]:
@@ -70,35 +95,6 @@ class Diagnostics:
             )
 
 
-class Sums(NamedTuple):
-    """What is looked at in a batch: mean value, mean target, mean distance of two states, largest value."""
-
-    mean: Tensor
-    target: Tensor
-    apart: Tensor
-    top: Tensor
-
-
 def scale_of(reward: Tensor, span: float | None, factor: float) -> Tensor:
     """The largest value of a fixed point: factor times the span given, or that of the rewards in the batch."""
     return factor * (reward.max() - reward.min() if span is None else reward.new_tensor(span))
-
-
-def diagnosed(loss: Tensor, sums: Sums, largest: Tensor, ceiling: float, span_known: bool) -> Diagnostics:
-    """Diagnostics from sums, with `largest` as the unit."""
-    mean, target, apart, top = sums
-    one = torch.ones_like(largest)
-    scale = torch.where(largest > 0.0, largest, one)
-    lack = (1.0 - mean / torch.where(target > 0.0, target, one)).clamp(0.0, 1.0)
-    return Diagnostics(
-        loss=loss.detach(),
-        mean=mean.detach(),
-        target=target,
-        spread=apart.detach() / scale,
-        collapse=torch.where(target > 0.0, lack, torch.zeros_like(lack)).detach(),
-        explosion=top.detach() / scale,
-        bias=(mean - target).detach() / scale,
-        largest=largest,
-        ceiling=ceiling,
-        span_known=span_known,
-    )

@@ -8,8 +8,9 @@ import torch
 from torch import Tensor
 
 from .couplings import Coupling, probabilities
-from .heads import Head, Norm, norm_of
+from .heads import Head, Norm
 from .nexts import CategoricalNext, GaussianNext, Next
+from .norms import norm_of
 
 _EUCLIDEAN = Norm(2.0)
 

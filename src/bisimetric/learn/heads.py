@@ -15,12 +15,11 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar
 
-import torch
 from torch import Tensor
 
 from ..checks import check_number
-
-_EXACT = "donot_use_mm_for_euclid_dist"  # squares of differences, not differences of squares: near pairs keep digits
+from .angles import angles, cosine_gaps, paired_angles, paired_cosine_gaps
+from .norms import norm_of, norms_between
 
 
 @dataclass(frozen=True)
@@ -136,19 +135,18 @@ class Diffuse(Head):
         return math.sqrt(largest)
 
     def values(self, x: Tensor, y: Tensor) -> Tensor:
-        return 0.5 * (x.square().sum(-1)[:, None] + y.square().sum(-1)[None, :]) + self.distances(x, y)
+        left = 0.5 * x.square().sum(-1)
+        right = left if x is y else 0.5 * y.square().sum(-1)
+        return self.distances(x, y) + left[:, None] + right
 
     def paired_values(self, x: Tensor, y: Tensor) -> Tensor:
         return 0.5 * (x.square().sum(-1) + y.square().sum(-1)) + self.paired_distances(x, y)
 
     def distances(self, x: Tensor, y: Tensor) -> Tensor:
-        u = unit(x)
-        v = u if x is y else unit(y)
-        return self.beta * _angle(norms_between(u, v, 2.0), norms_between(u, -v, 2.0))
+        return self.beta * angles(x, y)
 
     def paired_distances(self, x: Tensor, y: Tensor) -> Tensor:
-        u, v = unit(x), unit(y)
-        return self.beta * _angle(norm_of(u - v, 2.0), norm_of(u + v, 2.0))
+        return self.beta * paired_angles(x, y)
 
 
 @dataclass(frozen=True)
@@ -228,47 +226,13 @@ class Cosine(Head):
         return 1.0
 
     def values(self, x: Tensor, y: Tensor) -> Tensor:
-        u = unit(x)
-        return 0.5 * self.scale * norms_between(u, u if x is y else unit(y), 2.0).square()
+        return self.scale * cosine_gaps(x, y)
 
     def paired_values(self, x: Tensor, y: Tensor) -> Tensor:
-        return 0.5 * self.scale * (unit(x) - unit(y)).square().sum(-1)
+        return self.scale * paired_cosine_gaps(x, y)
 
     def next_values(self, x: Tensor, y: Tensor) -> Tensor:
         return self.values(x, y) if self.unit_next else self.scale * (1.0 - x @ y.T)
 
     def next_paired_values(self, x: Tensor, y: Tensor) -> Tensor:
         return self.paired_values(x, y) if self.unit_next else self.scale * (1.0 - (x * y).sum(-1))
-
-
-def norms_between(x: Tensor, y: Tensor, p: float) -> Tensor:
-    """‖x_i − y_j‖_p [N, M], with gradient 0 where it is 0; where y is x each pair is computed once."""
-    if x is not y:
-        return torch.cdist(x, y, p=p, compute_mode=_EXACT)
-    N = len(x)
-    upper = torch.ones(N, N, dtype=torch.bool, device=x.device).triu(1)
-    half = torch.zeros(N, N, dtype=x.dtype, device=x.device).masked_scatter(upper, torch.pdist(x, p))
-    return half + half.T
-
-
-def norm_of(x: Tensor, p: float) -> Tensor:
-    """‖x‖_p over the last axis, with gradient 0 where x is 0."""
-    if p == 1.0:
-        return x.abs().sum(-1)
-    zero = (x == 0.0).all(-1)
-    safe = torch.where(zero[..., None], torch.ones_like(x), x)
-    return torch.where(zero, torch.zeros_like(safe[..., 0]), torch.linalg.vector_norm(safe, p, dim=-1))
-
-
-def unit(x: Tensor) -> Tensor:
-    """x / ‖x‖ over the last axis; 0 where x is 0."""
-    size = norm_of(x, 2.0)[..., None]
-    return x / torch.where(size == 0.0, torch.ones_like(size), size)
-
-
-def _angle(apart: Tensor, across: Tensor) -> Tensor:
-    """The angle of unit vectors from ‖u − v‖ and ‖u + v‖; precise for small and large angles (Kahan).
-
-    The vector 0 is at a right angle to others, and at no angle to itself.
-    """
-    return 2.0 * torch.atan2(apart, torch.where(across + apart == 0.0, torch.ones_like(across), across))

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 import warnings
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -20,9 +21,9 @@ from ..checks import check_number, check_type
 from . import batches
 from .batches import Batch
 from .couplings import Coupling
-from .diagnostics import Diagnostics, Sums, diagnosed, scale_of
+from .diagnostics import Diagnostics, scale_of
 from .heads import Head
-from .nexts import Next
+from .nexts import Next, NotFiniteError
 from .pairs import AllPairs, Pairs, Shuffled
 from .penalties import Penalty, Square
 from .rewards import Reward, RewardDistance, SampledRewards
@@ -124,11 +125,13 @@ class MetricLoss:
         batch = batches.checked(z, z_target, reward, next, done, self.rewards)
         if self.terminals == "absorbing":
             batch = batches.with_terminals(batch, done, absorbing, at_origin=self.head.translates)
-        values, target, diagonal = self._pairs(batch, generator)
-        residual = values - target
-        if not diagonal:
-            residual = residual.fill_diagonal_(0.0)  # in place: it is nobody else's, and saves three passes
-        loss = self.penalty(residual).sum() / _count(residual, diagonal)
+        try:
+            values, target, diagonal = self._pairs(batch, generator)
+        except NotFiniteError:
+            batches.blame(batch)
+        if not diagonal:  # residuals of 0 there, and with them no gradients
+            target.diagonal().copy_(values.detach().diagonal())
+        loss = self.penalty(values, target) / _count(values, diagonal)
         if not bool(torch.isfinite(loss)):
             batches.blame(batch)
         return loss, self._diagnostics(loss, values.detach(), target, diagonal, batch)
@@ -147,7 +150,7 @@ class MetricLoss:
         with torch.no_grad():
             left = tuple(value[:, None] for value in batch.reward)
             delta = self.rewards.between(left, tuple(value[None, :] for value in batch.reward))
-            target = c_R * delta + c_T * self.coupling.square(self.head, batch.following)
+            target = (c_R * delta).add_(self.coupling.square(self.head, batch.following), alpha=c_T)
         diagonal = self.pairs.diagonal if isinstance(self.pairs, AllPairs) else True
         if diagonal is None:
             diagonal = self.coupling.knows_diagonal(batch.following)
@@ -155,30 +158,54 @@ class MetricLoss:
 
     def _diagnostics(self, loss: Tensor, values: Tensor, target: Tensor, diagonal: bool, batch: Batch) -> Diagnostics:
         with torch.no_grad():
-            sums = Sums(_mean(values, diagonal), _mean(target, diagonal), self._apart(values, batch), values.max())
-            scale = scale_of(batch.reward[0], self.reward_span, self.reward_weight / (1.0 - self.transition_weight))
-            return diagnosed(loss, sums, scale, self.head.ceiling, self.reward_span is not None)
+            totals = _Totals.of(values, target, diagonal)
+            apart = self._apart(totals, batch, matrix=values.ndim == 2)
+            return Diagnostics(
+                loss=loss.detach(),
+                mean=totals.values / totals.number,
+                target=totals.target / totals.number,
+                apart=apart,
+                top=values.max(),
+                largest=scale_of(batch.reward[0], self.reward_span, self.largest(1.0)),
+                ceiling=self.head.ceiling,
+                span_known=self.reward_span is not None,
+            )
 
-    def _apart(self, values: Tensor, batch: Batch) -> Tensor:
+    def _apart(self, totals: _Totals, batch: Batch, *, matrix: bool) -> Tensor:
         """The mean distance of two different states of the batch."""
-        if values.ndim == 1:
+        B = len(batch)
+        if not matrix:
             return self.head.paired_distances(batch.z, batch.z.roll(1, 0)).mean()
-        if self.head.zero_diagonal and self.against == "online":
-            distances = values
-        elif self.against == "online":
-            own = values.diagonal()
-            distances = values - 0.5 * (own[:, None] + own[None, :])
-        else:
-            distances = self.head.distances(batch.z, batch.z)
-        return _mean(distances, False)
+        if self.against == "target":
+            return self.head.distances(batch.z, batch.z).sum() / (B * (B - 1))
+        if self.head.zero_diagonal:
+            return totals.between / (B * (B - 1))
+        return (totals.between / (B - 1) - totals.own) / B  # of values less half of both states' own
+
+
+class _Totals(NamedTuple):
+    """Sums over pairs that count, their number, and sums of values of two different states and of states by themselves.
+
+    The last two are 0 where there are no matrices of pairs.
+    """
+
+    values: Tensor
+    target: Tensor
+    number: int
+    between: Tensor
+    own: Tensor
+
+    @classmethod
+    def of(cls, values: Tensor, target: Tensor, diagonal: bool) -> _Totals:
+        """Without `diagonal`, values and targets of states with themselves are equal, and do not count."""
+        total, wanted, number = values.sum(), target.sum(), _count(values, diagonal)
+        if values.ndim == 1:
+            return cls(total, wanted, number, torch.zeros_like(total), torch.zeros_like(total))
+        own = values.diagonal().sum()
+        between = total - own
+        return cls(total if diagonal else between, wanted if diagonal else wanted - own, number, between, own)
 
 
 def _count(pairs: Tensor, diagonal: bool) -> int:
     """How many pairs count."""
     return pairs.numel() if diagonal else pairs.numel() - len(pairs)
-
-
-def _mean(numbers: Tensor, diagonal: bool) -> Tensor:
-    """The mean over pairs that count."""
-    total = numbers.sum() if diagonal else numbers.sum() - numbers.diagonal().sum()
-    return total / _count(numbers, diagonal)

@@ -52,16 +52,29 @@ class TransitionRows:
         self._solvers: dict[Transport, Transports] = {}
 
     @classmethod
-    def of(cls, chain: Chain, *, dtype: torch.dtype = torch.float64) -> TransitionRows:
+    def of(
+        cls, chain: Chain, *, dtype: torch.dtype = torch.float64, device: torch.device | str | None = None
+    ) -> TransitionRows:
         """Those of a chain, a state for each row."""
-        return cls(torch.as_tensor(chain.rows.matrix().toarray(), dtype=dtype))
+        return cls(torch.as_tensor(chain.rows.matrix().toarray(), dtype=dtype), device=device)
 
     def costs(self, transport: Transport, ground: Tensor) -> Tensor:
         """T(ground)(P_i, P_j) of all pairs of rows [B, B], by the engine of the host."""
         if transport not in self._solvers:
             self._solvers[transport] = Transports(self.rows, transport)
-        (values,) = self._solvers[transport](ground.detach().cpu().double().numpy())
+        (values,) = self._solvers[transport](on_host(ground))
         return torch.as_tensor(values, dtype=ground.dtype, device=ground.device)
+
+
+class NotFiniteError(ValueError):
+    """Ground costs are not finite, so that no transport can be looked for."""
+
+
+def on_host(ground: Tensor) -> Floats:
+    """Ground costs for the host's transports."""
+    if not bool(torch.isfinite(ground).all()):
+        raise NotFiniteError("ground costs: must be finite; next states, or what a head makes of them, are not.")
+    return np.asarray(ground.detach().cpu().double().numpy())
 
 
 class Transports:

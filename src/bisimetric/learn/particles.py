@@ -23,7 +23,7 @@ from ..model import Distributions
 from ..transport import Exact, Sinkhorn, Transport
 from .couplings import Coupling
 from .heads import Head
-from .nexts import Next, Transports
+from .nexts import Next, Transports, on_host
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class Particles(Coupling):
         samples = self._samples(following)
         B, n, D = samples.shape
         flat = samples.reshape(B * n, D)
-        ground = head.next_values(flat, flat).clamp_min(0.0).cpu().double().numpy()
+        ground = on_host(head.next_values(flat, flat).clamp_min(0.0))
         values = empirical_transports(ground, n, self.transport, self.excess if self.debias else 0.0)
         return torch.as_tensor(values, dtype=samples.dtype, device=samples.device)
 
@@ -82,7 +82,7 @@ class Particles(Coupling):
         if self.reg > 0.0:  # all pairs at once are faster than single ones with a plan each
             return self.square(head, following)[torch.arange(len(partner), device=partner.device), partner]
         pairs = zip(samples, samples[partner], strict=True)
-        values = [self._pair(head.next_values(x, y).clamp_min(0.0).cpu().double().numpy()) for x, y in pairs]
+        values = [self._pair(on_host(head.next_values(x, y).clamp_min(0.0))) for x, y in pairs]
         return torch.as_tensor(values, dtype=samples.dtype, device=samples.device)
 
     def _pair(self, ground: Floats) -> float:
@@ -148,7 +148,7 @@ def transport_of(cost: Tensor, reg: float = 0.0, *, a: Tensor | None = None, b: 
     if cost.ndim != 2 or not bool((cost >= 0.0).all()):
         raise ValueError(f"cost: must be numbers of at least 0 [n, m]; got shape {list(cost.shape)} or negative ones.")
     transport = Exact() if reg == 0.0 else Sinkhorn(reg, cost="value")
-    ground = cost.detach().cpu().double().numpy()
+    ground = on_host(cost)
     n, m = ground.shape
     left = np.full(n, 1.0 / n) if a is None else a.detach().cpu().double().numpy()
     right = np.full(m, 1.0 / m) if b is None else b.detach().cpu().double().numpy()

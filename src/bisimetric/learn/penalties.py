@@ -6,26 +6,27 @@ import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
+from torch.nn.functional import huber_loss, mse_loss
 
 from ..checks import check_number
 
 
 @dataclass(frozen=True)
 class Penalty(ABC):
-    """ρ of residuals, one by one; ρ(0) = 0."""
+    """ρ of residuals, with ρ(0) = 0."""
 
     @abstractmethod
-    def __call__(self, residual: Tensor) -> Tensor: ...
+    def __call__(self, values: Tensor, target: Tensor) -> Tensor:
+        """The sum of ρ(value − target)."""
 
 
 @dataclass(frozen=True)
 class Square(Penalty):
     """ρ(x) = x²: its minimiser is the mean of noisy targets, so that samples do not bias it."""
 
-    def __call__(self, residual: Tensor) -> Tensor:
-        return residual.square()
+    def __call__(self, values: Tensor, target: Tensor) -> Tensor:
+        return mse_loss(values, target, reduction="sum")
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,5 @@ class Huber(Penalty):
             if not 0.0 < check_number(name, getattr(self, name)) < math.inf:
                 raise ValueError(f"Huber: {name} must be positive and finite; got {getattr(self, name)}.")
 
-    def __call__(self, residual: Tensor) -> Tensor:
-        scaled = self.scale * residual
-        return torch.nn.functional.huber_loss(scaled, torch.zeros_like(scaled), reduction="none", delta=self.delta)
+    def __call__(self, values: Tensor, target: Tensor) -> Tensor:
+        return huber_loss(self.scale * values, self.scale * target, reduction="sum", delta=self.delta)

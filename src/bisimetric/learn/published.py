@@ -20,7 +20,7 @@ from torch.nn.functional import smooth_l1_loss
 
 from ..checks import check_number
 from . import batches
-from .diagnostics import Diagnostics, Sums, diagnosed, scale_of
+from .diagnostics import Diagnostics, scale_of
 from .gaussian import GaussianW2, coordinate_w2, moments
 from .heads import Head, Norm
 from .nexts import Next
@@ -88,9 +88,17 @@ class PublishedDBC:
         if not bool(torch.isfinite(loss)):
             batches.blame(batch)
         with torch.no_grad():
-            sums = Sums(values.mean(), target.mean(), values.mean(), values.max())
-            scale = scale_of(batch.reward[0], self.reward_span, self.reward_weight / (1.0 - self.transition_weight))
-            return loss, diagnosed(loss, sums, scale, self.head.ceiling, self.reward_span is not None)
+            mean, factor = values.mean(), self.reward_weight / (1.0 - self.transition_weight)
+            return loss, Diagnostics(
+                loss=loss.detach(),
+                mean=mean,
+                target=target.mean(),
+                apart=mean,
+                top=values.max(),
+                largest=scale_of(batch.reward[0], self.reward_span, factor),
+                ceiling=self.head.ceiling,
+                span_known=self.reward_span is not None,
+            )
 
 
 def _smooth(x: Tensor) -> Tensor:

@@ -14,7 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from ..checks import check_number
-from .heads import Head, norm_of
+from .heads import Head
+from .norms import norm_of
 
 
 class Online:

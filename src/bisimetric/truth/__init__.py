@@ -5,7 +5,8 @@ models        finite models, with the certified metric of their uniform policy
 observations  a model seen through distractors, with true distances of observations
 losses        the losses by name
 training      encoders, trained from the model or from transitions
-claims        what is asked, and the rules that decide
+registry      where claims are registered
+table_claims  what the table is asked, and the rules that decide; claims: the same of all
 report        tables, pictures and the page
 the others    one figure each: a job, `cells` (which runs it needs), `draw`
 

@@ -86,10 +86,9 @@ class MetricTask(nn.Module):
         n = getattr(getattr(self.metric, "coupling", None), "n", None)
         if n is None:
             return guess
-        noise = torch.randn(
-            (len(guess.mean), n, guess.mean.shape[1]), generator=self._generator, dtype=guess.mean.dtype
-        )
-        return guess.mean[:, None] + guess.std[:, None] * noise
+        size = (len(guess.mean), n, guess.mean.shape[1])
+        noise = torch.randn(size, generator=self._generator, dtype=guess.mean.dtype, device=self._generator.device)
+        return guess.mean[:, None] + guess.std[:, None] * noise.to(guess.mean.device)
 
 
 class SelfPrediction(nn.Module):
