@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -23,6 +24,7 @@ Result = TypeVar("Result")
 
 _CHOSEN: dict[str, int | None] = {"threads": None}
 _POOLS: dict[int, ThreadPoolExecutor] = {}
+_WITH_BLAS = ("numpy.linalg", "scipy.linalg", "sklearn", "torch")  # they bring BLAS of their own
 _THREAD = threading.local()  # whether a thread is one of these
 
 
@@ -146,7 +148,7 @@ def single_thread() -> Iterator[None]:
     How many they use is a matter of the whole process. So the first thread that comes sets it, and the last that goes
     sets it back: else two that overlap would leave behind what the one saw of the other.
     """
-    blas = _blas()
+    blas = _blas(tuple(name in sys.modules for name in _WITH_BLAS))
     if blas is None:  # only rounding may then depend on the threads of BLAS
         yield
         return
@@ -174,8 +176,9 @@ _HOLDERS = _Holders()
 
 
 @cache
-def _blas() -> ThreadpoolController | None:
-    """What controls the threads of BLAS, if that is there."""
+def _blas(loaded: tuple[bool, ...]) -> ThreadpoolController | None:
+    """What controls the threads of BLAS, if that is there: of each one that is loaded by now."""
+    del loaded
     try:
         from threadpoolctl import ThreadpoolController
     except ImportError:
