@@ -143,11 +143,12 @@ def test_every_setting_of_a_run_can_be_given_on_the_command_line():
     made, default = settings_from(bm.PolicySettings, options), bm.PolicySettings()
     assert [f.name for f in fields(made) if getattr(made, f.name) == getattr(default, f.name)] == []
     for option in fields(options):
-        if option.name not in ("rule", "k"):
+        if option.name not in ("rule", "k", "small"):
             alone = settings_of(**{option.name: getattr(options, option.name)})
             assert alone != default, option.name
     assert settings_of(rule="diameter").aggregation == bm.EpsilonCover(rule="diameter")
     assert settings_of(k=4).aggregation == bm.KMedoids(4, 0)
+    assert settings_of(small=4).aggregation == bm.SmallModel(4)
 
 
 def test_library_and_command_line_have_the_same_defaults(capsys):
