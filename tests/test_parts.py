@@ -274,12 +274,12 @@ def test_parts_become_smaller_until_they_fit(client, tmp_path, monkeypatch):
 
 def in_ranges(monkeypatch, count):
     """Let workers read as many ranges, whatever their number is."""
-    from bisimetric.cluster import backups, engine, outline
+    from bisimetric.cluster import backups, engine, scanning
 
     def some(crew, parts):
-        return outline.ranges_of(parts.n_states, count)
+        return scanning.ranges_of(parts.n_states, count)
 
-    for module in (outline, engine, backups):
+    for module in (scanning, engine, backups):
         monkeypatch.setattr(module, "ranges_for", some)
     monkeypatch.setattr(engine, "_TILES_PER_THREAD", count)
 

@@ -71,6 +71,14 @@ def corner_of(rows: Distributions, members: Ints) -> int:
     return int(np.searchsorted(members, rows.split))
 
 
+def groups_of_rows(comparison: Comparison) -> Ints:
+    """The number of each row's group; −1 for rows that are compared with none [N]."""
+    found = np.full(len(comparison.rows), -1, np.int64)
+    for number, members in enumerate(comparison.groups):
+        found[members] = number
+    return found
+
+
 def unit_of_work(comparison: Comparison, s0: int, s1: int) -> Unit:
     """The unit of states s0 … s1−1."""
     if comparison.combine == "hausdorff":

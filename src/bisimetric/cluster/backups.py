@@ -15,7 +15,7 @@ import numpy as np
 from ..kinds import Floats, Ints
 from ..model.parts import ModelParts, Part
 from .crew import Crew
-from .outline import ranges_for, read_range
+from .scanning import ranges_for, read_range
 
 T = TypeVar("T")
 _CLASSES = "classes.npy"

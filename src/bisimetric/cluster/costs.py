@@ -15,13 +15,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..backends.comparison import Comparison
+from ..backends.comparison import Comparison, groups_of_rows
 from ..backends.select import host, tile_sweeper
 from ..kinds import Array, Floats, Ints
 from ..transport import Transport
 from .errors import ClusterError
 from .store import Store
-from .tiles import Block, Frame, Grid, block_of, cut, groups_of_rows, local_comparison
+from .tiles import Block, Frame, Grid, block_of, cut, local_comparison
 
 BASE = 256 << 20  # bytes of a worker before it has any tile: the interpreter, libraries, kernels
 _SAMPLE = 2000  # states whose pairs are timed

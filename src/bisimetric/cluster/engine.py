@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ..backends.comparison import Comparison, matrix_like
+from ..backends.comparison import Comparison, groups_of_rows, matrix_like
 from ..backends.protocol import Backend, Distances, PairSolver
 from ..backends.select import backend
 from ..kinds import Array, Floats, Ints
@@ -24,11 +24,12 @@ from .costs import BASE, How, Whole, fitting, too_large
 from .crew import Crew, crew_of
 from .distances import ClusterDistances
 from .errors import ClusterError
-from .outline import Numbering, Outline, ranges_for, ranges_of
+from .outline import Numbering, Outline
+from .scanning import ranges_for, ranges_of
 from .store import Store
 from .sweeper import ClusterSweeper
 from .tasks import Writing, forget, write_block
-from .tiles import Frame, Grid, block_of, groups_of_rows, shift
+from .tiles import Frame, Grid, block_of, shift
 from .versions import Version
 
 _SMALL = 1 << 26  # bytes of distances that are always brought home

@@ -24,7 +24,8 @@ from ..model.parts import ModelParts
 from ..transport import Transport
 from .costs import BASE, How, TileCosts, costs_of
 from .errors import ClusterError
-from .outline import Numbering, numbered_block, read_range
+from .outline import Numbering
+from .scanning import numbered_block, read_range
 from .store import Store
 from .tiles import Block, Frame, Grid, fill_ground, ground_like, local_comparison, shift
 from .versions import Version

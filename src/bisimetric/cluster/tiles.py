@@ -102,14 +102,6 @@ def _equal(pointers: Ints, count: int) -> tuple[int, ...]:
     return tuple(sorted({0, len(pointers) - 1, *cuts}))
 
 
-def groups_of_rows(comparison: Comparison) -> Ints:
-    """The number of each row's group; −1 for rows that are compared with none [N]."""
-    found = np.full(len(comparison.rows), -1, np.int64)
-    for number, members in enumerate(comparison.groups):
-        found[members] = number
-    return found
-
-
 def block_of(comparison: Comparison, groups: Ints, side: str, s0: int, s1: int) -> Block:
     """States s0 … s1−1 of the rows' ("R") or columns' ("C") side."""
     rows = comparison.rows

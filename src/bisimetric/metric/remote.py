@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 from ..backends.protocol import Backend, Sweeper
 from ..backends.select import backend, distances_of
 from ..checks import InputError, check_type
-from ..cluster.crew import crew_of
-from ..cluster.outline import Outline, scanned
+from ..cluster.outline import Outline
 from ..model import MDP, Chain
 from ..model.parts import ModelParts
 from .driver import Aim, FixedPoint, Progress, Watch
@@ -90,6 +89,9 @@ def outlined(model: Model, cluster: object, match: str | None) -> Chain | MDP | 
         )
     if cluster is None:
         raise ValueError("a model that is read in parts is for a cluster: give cluster=, or read it whole (bm.read).")
+    from ..cluster.crew import crew_of
+    from ..cluster.scanning import scanned
+
     with crew_of(cluster) as crew:
         crew.check()
         return scanned(crew, model, by_actions=match == "labels")

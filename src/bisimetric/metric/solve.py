@@ -21,7 +21,6 @@ from ..model import MDP, Chain
 from ..reduction import LUMP_TOL, Reduction, lumped
 from ..status import Status
 from ..transport import Exact, Transport
-from . import remote
 from .driver import Aim, FixedPoint, Progress, Watch
 from .operator import comparison_groups, largest_distance, sweeper_of
 from .pace import Pace
@@ -137,6 +136,8 @@ def _on_cluster(
     where: Cluster,
 ) -> MetricSolution:
     """The same with sweeps by the workers of a cluster."""
+    from . import remote
+
     aim = Aim(question.tol, reduction.error, question.accuracy)
     with remote.engine_of(question, where.cluster, where.store) as engine:
         sweeper = sweeper_of(reduction.model, question.of_reduced(reduction.model), engine)
