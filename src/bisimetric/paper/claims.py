@@ -44,14 +44,14 @@ Decide = Callable[[Tables, Profile], Finding]
 class Claim:
     """A statement, the figures that it is about, and how it is decided.
 
-    `otherwise` decides it under other choices that the paper leaves open, by their names.
+    `otherwise` decides it under other choices that the paper leaves open, by their names (None: it leaves none open).
     """
 
     name: str
     text: str
     figures: tuple[str, ...]
     decide: Decide
-    otherwise: Mapping[str, Decide]
+    otherwise: Mapping[str, Decide] | None = None
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Decision:
     @property
     def elsewhere(self) -> str:
         """For a claim that fails: under which of the open choices that were run it holds."""
-        if self.finding.verdict is not Verdict.FAILS:
+        if self.finding.verdict is not Verdict.FAILS or self.claim.otherwise is None:
             return ""
         if not self.otherwise:
             return "No other of the open choices was run for it."
@@ -114,7 +114,7 @@ def decide_all(tables: Tables, profile: Profile) -> list[Decision]:
     for one in CLAIMS:
         if all(name in tables and len(tables[name]) for name in one.figures):
             finding = one.decide(tables, profile)
-            otherwise = {name: decide(tables, profile) for name, decide in one.otherwise.items()}
+            otherwise = {name: decide(tables, profile) for name, decide in (one.otherwise or {}).items()}
             otherwise = {name: found for name, found in otherwise.items() if found.seeds}
         else:
             finding, otherwise = Finding.absent(f"no results of {', '.join(one.figures)}"), {}

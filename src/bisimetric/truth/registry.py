@@ -25,7 +25,7 @@ def claim(name: str, text: str, figure: str) -> Callable[[Decide], Decide]:
     """Register what decides a claim about a figure."""
 
     def register(decide: Decide) -> Decide:
-        CLAIMS.append(Claim(name, text, (figure,), lambda tables, _: decide(tables), {}))
+        CLAIMS.append(Claim(name, text, (figure,), lambda tables, _: decide(tables)))
         DECIDE[name] = decide
         return decide
 
