@@ -1,4 +1,4 @@
-"""What a local query costs: pairs opened, their share of all pairs, and seconds, on good models and on bad ones.
+"""What a local query costs: pairs opened, their share of all pairs of merged states and of S², and seconds.
 
     python benchmarks/queries.py [--models FOLDER] [--states 1000000] [--pairs 30] [--seconds 10]
 
@@ -28,11 +28,13 @@ def row(name: str, query: bm.Query, pairs: list[tuple[int | None, int | None]], 
         times.append(answer.seconds)
         opened.append(answer.opened)
         late += not answer.converged
+    n = [model.n_states for model in (query.model, query.other or query.model)]
     share = max(opened) / max(query.reduced.n_states * (query.reduced.n_states - 1) / 2, 1)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1048576
     print(
         f"{name:44} {query.model.n_states:8d} {query.reduced.n_states:8d} {start:7.1f} {np.median(times):9.4f} "
-        f"{max(times):8.2f} {int(np.median(opened)):7d} {max(opened):7d} {share:9.2%} {peak:5.1f} "
+        f"{max(times):8.2f} {int(np.median(opened)):7d} {max(opened):7d} {share:9.2%} "
+        f"{max(opened) / (n[0] * n[1]):8.4%} {peak:5.1f} "
         f"{late:3d}/{len(pairs)}",
         flush=True,
     )
@@ -75,7 +77,7 @@ def main() -> None:
     print(
         f"{'model':44} {'states':>8} {'merged':>8} {'start s':>7} {'median s':>9} {'most s':>8} {'opened':>7} "
         f"{'most':>7}"
-        f" {'of pairs':>9} {'GiB':>5} late"
+        f" {'of merged':>9} {'of S²':>8} {'GiB':>5} late"
     )
     line = walk(given.states)
     measure("random walk, random pairs", given.pairs, given.seconds, line, lump=False)
