@@ -540,6 +540,14 @@ def test_shorter_arrays_in_longer_files(tmp_path):
     assert np.array_equal(found, np.arange(3.0))
 
 
+def test_the_memory_of_a_worker_is_what_its_cluster_gives_it(client):
+    """Not that of its machine: workers that take more are ended."""
+    with crew.crew_of(client) as found:
+        found.check()
+        assert found.memory == 2 << 30
+    assert client.submit(tasks.memory_limit, pure=False).result() == 2 << 30
+
+
 def test_workers_let_go_of_tiles_before_they_take_another(inside, monkeypatch):
     """All that is held, and one more as large as the largest, stay within the memory of a worker."""
     model, _ = two_models(None)
@@ -566,6 +574,6 @@ def test_workers_let_go_of_tiles_before_they_take_another(inside, monkeypatch):
     assert max(sums) > limit
     sums.clear()
     monkeypatch.setattr(engine.Crew, "check", ample)
-    monkeypatch.setattr(tasks, "memory_limit", lambda: limit)
+    monkeypatch.setattr(tasks, "memory_limit", lambda worker=None: limit)
     assert clusters.same_bytes(here, bm.solve_metric(model, tol=1e-4, lump=False, cluster=inside))
     assert max(sums) <= limit - 0.9 * max(largest)

@@ -12,7 +12,8 @@ import os
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -131,6 +132,7 @@ class _Held:
 
 _ONE_MORE = 1.2  # of the largest tile that is held: what the next one may take
 _HELD: OrderedDict[tuple[str, tuple[int, int]], _Held] = OrderedDict()
+_COMING: list[int] = []  # one for each thread that is about to hold a tile
 _GUARD = threading.Lock()
 
 
@@ -163,8 +165,8 @@ def _take(work: Work, task: Task, store: Store) -> _Held:
     if held is None:
         with _GUARD:
             _HELD.pop(key, None)
-        _make_room()
-        held = _Held(work, task.tile, store)
+        with _room():
+            held = _Held(work, task.tile, store)
     with _GUARD:
         _HELD[key] = held
         _HELD.move_to_end(key)
@@ -236,15 +238,22 @@ def write_block(writing: Writing, ends: tuple[int, int]) -> TileCosts:
     return costs_of(writing.how, block, read_block(store, "C", writing.columns), diagonal=False)
 
 
-def _make_room() -> None:
-    """Let go of tiles that were not asked for lately, where all of them and one more take too much of the memory."""
+@contextmanager
+def _room() -> Iterator[None]:
+    """Let go of tiles that were not asked for lately, where all of them and those to come take too much memory."""
     with _GUARD:
+        _COMING.append(1)
         sizes = {key: held.nbytes for key, held in _HELD.items()}
-        most = memory_limit() - BASE - _ONE_MORE * max(sizes.values(), default=0)
+        most = memory_limit() - BASE - len(_COMING) * _ONE_MORE * max(sizes.values(), default=0)
         free = [key for key in _HELD if not _HELD[key].lock.locked()]
         while free and sum(sizes.values()) > most:
             del _HELD[free[0]], sizes[free.pop(0)]
     gc.collect()  # what was let go of is wanted now, and may refer to itself
+    try:
+        yield
+    finally:
+        with _GUARD:
+            _COMING.pop()
 
 
 def forget(run: str) -> None:
@@ -264,24 +273,24 @@ def own_address() -> str:
         return ""
 
 
-def memory_limit() -> int:
-    """Bytes that the worker may have."""
+def memory_limit(worker: Any = None) -> int:
+    """Bytes that a worker may have: the given one, or that of the task that this is called in."""
     from distributed import get_worker
 
     try:
-        limit = get_worker().memory_manager.memory_limit
+        limit = (worker or get_worker()).memory_manager.memory_limit
     except (ValueError, AttributeError):
         limit = None
     return int(limit or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
 
 
-def describe(folder: str | None = None, token: str = "") -> dict[str, Any]:
-    """What a client asks of each worker: its version, its memory, and whether it sees the store."""
+def describe(folder: str | None = None, token: str = "", dask_worker: Any = None) -> dict[str, Any]:
+    """What a client asks of each worker (Dask hands it in): its version, its memory, and whether it sees the store."""
     from .. import __version__
 
     return {
         "version": __version__,
-        "memory": memory_limit(),
+        "memory": memory_limit(dask_worker),
         "sees": folder is None or Store(folder).sees(token),
     }
 
