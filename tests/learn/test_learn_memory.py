@@ -9,6 +9,7 @@ torch = pytest.importorskip("torch", reason="bisimetric.learn needs PyTorch: pip
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
 from bisimetric import learn  # noqa: E402
+from bisimetric.learn import norms  # noqa: E402
 
 B, D = 96, 80
 
@@ -51,3 +52,34 @@ def test_the_measure_sees_large_tensors():
         x = torch.zeros(B, D)
         (x[:, None] - x[None, :]).abs()
     assert sizes.largest == B * B * D
+
+
+@pytest.mark.parametrize("alone", [True, False])
+@pytest.mark.parametrize("p", [1.0, 1.5, 2.0, 3.0, float("inf")])
+def test_gradients_some_coordinates_at_a_time_are_those_of_pytorch(p, alone, monkeypatch):
+    """Those are what devices use (PyTorch's own take B² · D numbers there); embeddings that coincide among them."""
+    generator = torch.Generator().manual_seed(1)
+    x, y = (torch.randn(n, 5, dtype=torch.float64, generator=generator) for n in (11, 7))
+    x[3], y[2] = x[8].clone(), x[1].clone()
+    weights = torch.randn(11, 11 if alone else 7, dtype=torch.float64, generator=generator)
+    found = {}
+    for way in (norms.norms_between, norms.norms_in_blocks):
+        for block in (1, 100, 10**6):
+            monkeypatch.setattr(norms, "_BLOCK", block)
+            left, right = x.clone().requires_grad_(), y.clone().requires_grad_()
+            value = way(left, left if alone else right, p)
+            (value * weights).sum().backward()
+            found[way, block] = value.detach(), left.grad, torch.zeros(0) if alone else right.grad
+    first = found.pop((norms.norms_between, 1))
+    for other in found.values():
+        for ours, theirs in zip(other, first, strict=True):
+            torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-12)
+
+
+def test_gradients_some_coordinates_at_a_time_take_no_more_memory(monkeypatch):
+    for block in (1, 3 * B * B):
+        monkeypatch.setattr(norms, "_BLOCK", block)
+        z = torch.randn(B, D, generator=torch.Generator().manual_seed(0)).requires_grad_()
+        with Sizes() as sizes:
+            norms.norms_in_blocks(z, z, 1.0).sum().backward()
+        assert sizes.largest == max(block, B * B)
