@@ -166,7 +166,7 @@ def draw(rows, path: Path) -> None:
 
     names = list(dict.fromkeys(row[0] for row in rows))
     figure, axes = plt.subplots(1, 2, figsize=(11, 4.4), sharex=True, layout="constrained")
-    colours = plt.get_cmap("tab10").colors
+    colours = plt.color_sequences["tab10"]
     for k, name in enumerate(names):
         mine = [row for row in rows if row[0] == name]
         x = [1.0 / (1.0 - row[1]) for row in mine]

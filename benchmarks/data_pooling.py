@@ -114,8 +114,8 @@ def main() -> None:
     with open(given.out / "data-pooling.csv", "w", newline="") as stream:
         out = csv.writer(stream, lineterminator="\n")
         out.writerow(["family", "samples", "seed", "arm", "true_loss", "certified_loss"])
-        for (family, samples, arm), runs in table.items():
-            for seed, (true, certified) in enumerate(runs):
+        for (family, samples, arm), losses in table.items():
+            for seed, (true, certified) in enumerate(losses):
                 out.writerow([family, samples, seed, arm, f"{true:.6g}", f"{certified:.6g}"])
     judge(table)
     draw(table, given.out / "data-pooling.png")

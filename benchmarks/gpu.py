@@ -14,9 +14,11 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
+from walks import random_chain
 
 import bisimetric as bm
 from bisimetric.backends import reference
@@ -79,7 +81,7 @@ def limits() -> tuple[float, dict[str, float]]:
         x = cupy.random.rand(8192, 8192, dtype=np.float32).astype(kind)
         y = cupy.empty_like(x)
         cupy.matmul(x, x, out=y)
-        rates[kind] = 2 * 8192**3 / timed(lambda x=x, y=y: cupy.matmul(x, x, out=y), 3)
+        rates[kind] = 2 * 8192**3 / timed(partial(cupy.matmul, x, x, out=y), 3)
     print(
         f"Card: {device['name'].decode()}, {device['multiProcessorCount']} multiprocessors; CuPy {cupy.__version__}. "
         f"Measured limits: copy {1e-12 * bandwidth:.2f} TB/s, matrix products {1e-12 * rates['float64']:.0f} TFLOP/s "
@@ -220,7 +222,7 @@ def sweeps(n: int, branching: int, bandwidth: float, warm: int) -> None:
     for transport, goal in ((bm.Sinkhorn(1.0), 3e9), (bm.Exact(), 1e9)):
         kind = type(transport).__name__
         sweeper = sweeper_for(chain, transport, device="cuda", dtype="float32")
-        d = sweeper.backend.zeros((n, n))
+        d: Any = sweeper.backend.zeros((n, n))
         for _ in range(warm):
             sweeper.sweep(d)
         before = d.copy()
@@ -234,7 +236,7 @@ def sweeps(n: int, branching: int, bandwidth: float, warm: int) -> None:
         if kind == "Sinkhorn":
             always_five(sweeper.solver)
         report = sweeper.sweep(d)
-        seconds = timed(lambda sweeper=sweeper, d=d: sweeper.sweep(d), 7)
+        seconds = timed(partial(sweeper.sweep, d), 7)
         pairs = n * (n + 1) // 2 - (0 if sweeper.solver.with_diagonal else n)
         work = report.iterations / pairs
         kept = sweeper.solver.remembered_bytes / pairs
@@ -263,11 +265,11 @@ def widths(n: int) -> None:
         for branching in (8, 12, 20, 32):
             chain = garnet(n, branching)
             sweeper = sweeper_for(chain, transport, device="cuda", dtype="float32")
-            d = sweeper.backend.zeros((n, n))
+            d: Any = sweeper.backend.zeros((n, n))
             seconds, before = [], d
             for _ in range(8):
                 before = d.copy()
-                seconds.append(timed(lambda sweeper=sweeper, d=d: sweeper.sweep(d), 1))
+                seconds.append(timed(partial(sweeper.sweep, d), 1))
             miss = sampled(chain, transport, before.array, d.array, 6)
             if check(f"{kind}, S = {n:,}, b = {branching}, the eighth sweep at 6 sampled pairs", miss, allowed):
                 row(
@@ -294,7 +296,7 @@ def dense() -> None:
     for dtype in ("float64", "float32"):
         solver: Any = sweeper_for(chain, bm.Sinkhorn(1.0, diagonal="zero"), device="cuda", dtype=dtype).solver
         solver.prepare(cupy.asarray(ours.distance.astype(dtype)), np.inf)
-        rows, columns, _ = kernels.dense_pairs(np.arange(200), PairBlock(0, 0, 200, 1))
+        rows, columns, _ = kernels.dense_pairs(np.arange(200), PairBlock(0, 0, 200, 1, 0))
         y = solver.matrix[columns].copy()
         x, q = cupy.empty_like(y), cupy.empty_like(y)
 
@@ -304,9 +306,12 @@ def dense() -> None:
 
         products()
         bare = timed(products, 20)
-        arguments = (solver.matrix, rows, columns, solver.kernel)
-        five = timed(lambda a=arguments, y=y: kernels.scale(*a, y.copy(), 0.0, 6, 6), 10)
-        one = timed(lambda a=arguments, y=y: kernels.scale(*a, y.copy(), 0.0, 1, 1), 10)
+
+        def scalings(count: int, given: Any = (solver, rows, columns, y)) -> None:
+            solver, rows, columns, y = given
+            kernels.scale(solver.matrix, rows, columns, solver.kernel, y.copy(), 0.0, count, count)
+
+        five, one = timed(partial(scalings, 6), 10), timed(partial(scalings, 1), 10)
         each = (five - one) / 5
         rate = 4 * len(y) * 200 * 200 / bare
         if good:
@@ -335,7 +340,7 @@ def against_cpu(n: int) -> None:
             d = gpu.backend.zeros((n, n))
             theirs = []
             for _ in range(5):
-                theirs.append(timed(lambda gpu=gpu, d=d: gpu.sweep(d), 1))
+                theirs.append(timed(partial(gpu.sweep, d), 1))
             miss = float(np.abs(d.to_host() - small.to_host()).max())
             allowed = 1e-5 if dtype == "float64" else 1e-4
             if check(f"{kind}, S = {n:,}, 5 sweeps against the CPU, {dtype}", miss, allowed):
@@ -374,10 +379,35 @@ def fixed_point(n: int, goal: str) -> None:
         )
 
 
+def rectangle(n: int, size: int, goal: str) -> None:
+    """Cross metrics of a random chain with a small one on device and host: a short one compiles, then the whole one."""
+    for states in (n // 50, n):
+        model, small = random_chain(states, 4, 0.9, 0), random_chain(size, 4, 0.9, 1)
+        seconds, found = {}, {}
+        for device in ("cuda", "cpu"):
+            wait()
+            start = time.perf_counter()
+            found[device] = bm.cross(model, small, tol=1e-2, device=device, dtype="float32", lump=False)
+            wait()
+            seconds[device] = time.perf_counter() - start
+        there, here = found["cuda"], found["cpu"]
+        miss = float(np.abs(there.distance - here.distance).max())
+        if not check(f"cross metric {states:,} × {size} against the CPU", miss, there.error + here.error):
+            return
+    row(
+        f"cross metric, random chain {n:,} × {size}, b = 4, γ = 0.9, error ≤ 1e-2, float32",
+        goal,
+        f"{seconds['cuda']:.2f} s, {there.metric.sweeps} sweeps, error {there.error:.1e}; {threads()} threads of the "
+        f"host: {seconds['cpu']:.1f} s, {here.metric.sweeps} sweeps, error {here.error:.1e}",
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="small sizes")
-    parser.add_argument("--parts", nargs="*", help="steps batches large dense sweeps widths fixed larger cpu (all)")
+    parser.add_argument(
+        "--parts", nargs="*", help="steps batches large dense sweeps widths fixed larger rectangle cpu (all)"
+    )
     given = parser.parse_args()
     quick = given.quick
     print("# The CUDA path, measured\n\nOutput of `python benchmarks/gpu.py`.\n")
@@ -391,6 +421,7 @@ def main() -> None:
         "widths": lambda: widths(1_000 if quick else 5_000),
         "fixed": lambda: fixed_point(2_000 if quick else 50_000, "under 5 minutes"),
         "larger": lambda: fixed_point(2_500 if quick else 100_000, "under 15 s"),
+        "rectangle": lambda: rectangle(20_000 if quick else 1_000_000, 64, "5 s at 10⁶"),
         "cpu": lambda: against_cpu(1_000 if quick else 5_000),
     }
     for name, part in parts.items():

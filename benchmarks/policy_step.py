@@ -60,7 +60,8 @@ def pot_seconds(mdp: bm.MDP) -> float:
     """Seconds of the metric sweeps of one step in the paper's way, on average over the first steps."""
     import ot
 
-    rows, warm, spent = [5, 75, 155], {}, 0.0
+    rows, spent = [5, 75, 155], 0.0
+    warm: dict[int, tuple[np.ndarray, np.ndarray]] = {}
     worst = 0.0
     for P, d, ours in recorded_sweeps(mdp):
         kernel = np.exp(-d)
