@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -20,6 +21,12 @@ import numpy as np
 COMPILER = shutil.which("g++") or shutil.which("clang++")
 _CTYPES = {np.int64: ctypes.c_int64, np.float64: ctypes.c_double, np.uint8: ctypes.c_uint8}
 _FOLDER = Path(tempfile.gettempdir()) / "bisimetric-emulated"
+
+
+def _kind_of(parameter: str) -> type:
+    if "*" in parameter:
+        return np.ndarray
+    return np.float64 if "double" in parameter else np.uint8 if "char" in parameter else np.int64
 
 
 class HostModule:
@@ -39,20 +46,31 @@ class HostModule:
             assert COMPILER is not None
             command = [COMPILER, "-O2", "-shared", "-fPIC", *flags, "-o", str(part), str(source)]
             subprocess.run(command, check=True, capture_output=True, text=True)
+            expanded = [COMPILER, "-E", "-P", *flags, str(source)]
+            seen = subprocess.run(expanded, check=True, capture_output=True, text=True).stdout
+            library.with_suffix(".txt").write_text(seen)
             part.rename(library)
         self.library = ctypes.CDLL(str(library))
+        self.expanded = library.with_suffix(".txt").read_text()
+
+    def parameters(self, name: str) -> list[type]:
+        """What a kernel takes, by its source: arrays, whole numbers or others."""
+        (listed,) = re.findall(rf"\bvoid\s+{name}\s*\(([^)]*)\)", self.expanded)
+        return [_kind_of(parameter) for parameter in listed.split(",")]
 
     def compile(self) -> None:
         """Done already."""
 
     def get_function(self, name: str) -> Any:
-        function = getattr(self.library, name)
+        function, kinds = getattr(self.library, name), self.parameters(name)
 
         def call(
             grid: tuple[int, ...], block: tuple[int, ...], arguments: tuple[Any, ...], shared_mem: int = 0
         ) -> None:
             del shared_mem
             self.library.launch_shape(grid[0], grid[1] if len(grid) > 1 else 1, block[0])
+            given = [np.ndarray if isinstance(argument, np.ndarray) else type(argument) for argument in arguments]
+            assert given == kinds, (name, given, kinds)
             values = []
             for argument in arguments:
                 if isinstance(argument, np.ndarray):

@@ -185,6 +185,23 @@ def test_solutions_equal_those_of_the_cpu(transport, match):
     assert (exact <= upper + 1e-7).all()
 
 
+@pytest.mark.parametrize("match", [None, "labels", "hausdorff"])
+@pytest.mark.parametrize(
+    "transport",
+    [bm.Exact(1), bm.Exact(2), bm.Sinkhorn(1), bm.Sinkhorn(1, 2, cost="value"), bm.KLBall(1)],
+    ids=str,
+)
+def test_whole_numbers_are_numbers(transport, match):
+    """Kernels take their settings as doubles, also where these were given as whole numbers (the stand-in looks)."""
+    model = random_chain(4, 7) if match is None else random_mdp(4, 5)
+    settings = {"match": match, "transition_weight": 0, "reward_weight": 1, "tol": 1}
+    ours, theirs = (bm.solve_metric(model, transport, device=device, **settings) for device in ("cuda", "cpu"))
+    np.testing.assert_allclose(ours.distance, theirs.distance, atol=1e-9)
+    for weight in (0, 0.5):
+        sol = bm.solve_metric(model, transport, device="cuda", **settings | {"transition_weight": weight, "tol": 1e-3})
+        assert (sol.bracket()[0] <= sol.bracket()[1]).all()
+
+
 @pytest.mark.parametrize("n", [1, 2, 3, 31, 33, 65])
 def test_awkward_sizes(n):
     chain = random_chain(n, n, support=min(3, n))

@@ -66,7 +66,7 @@ def entropic(
     tightest = tightest_marginals(used)
     within = accuracy / unit
     marginals = marginal_tolerance(within, transport.p, top, transport.marginal_tol, tightest)
-    loosest = max(transport.marginal_tol, tightest)
+    loosest = float(max(transport.marginal_tol, tightest))
     return EntropicBudget(reg, safe, in_logs, within, tightest, loosest, marginals, ITERATION_LIMIT, DENSE_LIMIT, used)
 
 
@@ -114,7 +114,7 @@ def scaled_reg(reg: float, p: float, unit: float) -> float:
 def marginal_tolerance(accuracy: float, p: float, top: float, loosest: float, tightest: float) -> float:
     """L1 error of a marginal at which all pairs are within `accuracy`, where costs reach `top`."""
     cost = accuracy if p == 1.0 else math.pow(min(accuracy, 1.0), p)  # costs are at most 1 for p ≠ 1
-    return max(min(loosest, 0.9 * cost / max(top, 1e-300)), tightest)
+    return float(max(min(loosest, 0.9 * cost / max(top, 1e-300)), tightest))
 
 
 def ball_marginals(accuracy: float, top: float) -> float:

@@ -69,7 +69,7 @@ class BallSolver(CudaSolver):
         if self.exact is not None:
             self.exact._fill(block, out)
         given = self.limits
-        ball = Ball(self.transport.radius, self.entropies, given.marginals, given.iterations, given.target)
+        ball = Ball(float(self.transport.radius), self.entropies, given.marginals, given.iterations, given.target)
         remembered = self.memory.up_to(block.group, block.a1)
         kernels.ball_block(self.tally, self.on_device, block, self._ground, ball, remembered, out)
 

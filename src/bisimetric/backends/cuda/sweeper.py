@@ -51,7 +51,9 @@ class CudaSweeper(Sweeper):
                 xp.asarray(comparison.columns_apart),
             )
         self._rewards = xp.array(comparison.rewards)
-        self._choices = Choices(pointers, column_pointers, self._rewards, apart, columns_apart, comparison.largest)
+        self._choices = Choices(
+            pointers, column_pointers, self._rewards, apart, columns_apart, float(comparison.largest)
+        )
         self._units_by_rows: dict[int, list[Unit]] = {}
         self._room: Array | None = None  # for blocks of transports
         self._host_room = kernels.HostRoom()
@@ -175,7 +177,7 @@ class CudaSweeper(Sweeper):
         solver, c = self.solver, self.comparison
         tally, first = solver.tally, solver.first
         solver.prepare(d, accuracy)
-        weights = Weights(c.c_R, c.c_T * solver.unit)
+        weights = Weights(float(c.c_R), c.c_T * solver.unit)
         fill = fill or (lambda group, a0, a1, out: solver.fill(group, a0, a1, out, tally))
         try:
             for unit in self._units():
@@ -230,7 +232,7 @@ class CudaSweeper(Sweeper):
             def fill(group: int, a0: int, a1: int, out: Array, order: int = order) -> None:
                 self.solver.bounds(group, a0, a1, *(out, kernels.cupy().zeros_like(out))[::order])
 
-            rows = self._combined_rows(unit, 1, fill, Weights(c.c_R, c.c_T))
+            rows = self._combined_rows(unit, 1, fill, Weights(float(c.c_R), float(c.c_T)))
             kernels.write_rows(self.solver.tally, rows, unit.s0, 1, c.square, target)
 
     def _combined_rows(self, unit: Unit, first: int, fill: Fill, weights: Weights) -> Array:

@@ -63,9 +63,8 @@ def averaged_values(chain: Chain, labels: Ints, shares: Floats, start: Floats, l
     while True:
         changes.fill(0)
         for k in range(_BACKUPS):
-            launch("classes.cu", "averaged_backup", V.dtype, *_rows(len(start)), (
-                *averaged, np.int64(len(start)), np.float64(gamma), V, new, changes[k:],
-            ))  # fmt: skip
+            arguments = (*averaged, len(start), gamma, V, new, changes[k:])
+            launch("classes.cu", "averaged_backup", V.dtype, *_rows(len(start)), arguments)
             V, new = new, V
         change = float(xp.asnumpy(changes).view(np.float64)[-1])
         if change <= limit:

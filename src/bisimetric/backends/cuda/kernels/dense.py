@@ -61,10 +61,9 @@ def dense_sinkhorn_block(
         if len(kept):
             kept[at + part.start : at + part.stop] = 1.0 / q
         z = x if as_value else x @ weighted
-        launch("dense.cu", "plan_costs", dtype, *_over_pairs(len(y)), (
-            matrix, row_of[part], column_of[part], place_of[part], np.int64(len(y)), np.int64(n_states), z, y, q,
-            np.float64(reg), np.int64(as_value), np.float64(inv_p), least, out,
-        ))  # fmt: skip
+        ends = row_of[part], column_of[part], place_of[part]
+        arguments = (matrix, *ends, len(y), n_states, z, y, q, reg, as_value, inv_p, least, out)
+        launch("dense.cu", "plan_costs", dtype, *_over_pairs(len(y)), arguments)
         slow = ~(errors <= tol)
         worst = max(worst, float(xp.where(slow, 0.0, errors).max()))
         left.append(place_of[part][slow])
@@ -90,16 +89,15 @@ def scale(
     x, q = xp.empty_like(y), xp.empty_like(y)
     errors = xp.empty(len(y), dtype)
     active = xp.zeros(1, np.int32)
-    sizes = np.int64(len(y)), np.int64(n_states)
+    sizes = len(y), n_states
     rounds = min(plain, limit)
     for _ in range(rounds):
         xp.matmul(y, kernel, out=x)
         launch("dense.cu", "rows_exact", dtype, *over(x.size), (matrix, row_of, *sizes, x))
         xp.matmul(x, kernel, out=q)
         active.fill(0)
-        launch("dense.cu", "columns_corrected", dtype, *_over_pairs(len(y)), (
-            matrix, column_of, *sizes, q, y, np.float64(tol), errors, active,
-        ))  # fmt: skip
+        arguments = (matrix, column_of, *sizes, q, y, tol, errors, active)
+        launch("dense.cu", "columns_corrected", dtype, *_over_pairs(len(y)), arguments)
     iterations = rounds * len(y)
     if rounds < limit and int(active[0]):
         slow = xp.flatnonzero(~(errors <= tol))
@@ -109,9 +107,14 @@ def scale(
 
 
 def _newton(
-    matrix: Array, ends: tuple[Array, Array], kernel: Array, tol: float, limit: int, places: Array,
+    matrix: Array,
+    ends: tuple[Array, Array],
+    kernel: Array,
+    tol: float,
+    limit: int,
+    places: Array,
     answers: tuple[Array, Array, Array, Array],
-) -> int:  # fmt: skip
+) -> int:
     """Go on with the pairs at `places` of (x, y, K x, errors), with Newton steps; returns the iterations."""
     xp, (row_of, column_of) = cupy(), ends
     n_states, dtype = matrix.shape[1], matrix.dtype
@@ -128,15 +131,14 @@ def _newton(
             array[places] = part
 
     for done in range(1, limit + 1):
-        sizes = np.int64(len(y)), np.int64(n_states)
+        sizes = len(y), n_states
         xp.matmul(vectors[0], kernel, out=x)
         launch("dense.cu", "between_products", dtype, *over(x.size), (matrix, row_of, *sizes, states, vectors, x))
         xp.matmul(x, kernel, out=q)
         active.fill(0)
-        launch("dense.cu", "after_products", dtype, *_over_pairs(len(y)), (
-            matrix, row_of, column_of, *sizes, x, q, y, vectors, states, np.float64(tol), np.int64(done >= limit - 1),
-            errors, active,
-        ))  # fmt: skip
+        work = (*sizes, x, q, y, vectors, states)
+        arguments = (matrix, row_of, column_of, *work, tol, done >= limit - 1, errors, active)
+        launch("dense.cu", "after_products", dtype, *_over_pairs(len(y)), arguments)
         iterations += len(y)
         if done % 2:
             continue

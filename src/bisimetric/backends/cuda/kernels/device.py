@@ -123,14 +123,27 @@ def device_name() -> str:
     return str(cupy().cuda.runtime.getDeviceProperties(0)["name"].decode())
 
 
-def launch(file: str, name: str, dtype: Precision, blocks: int | tuple[int, int], threads: int,
-           arguments: Sequence[object], shared: int = 0) -> None:  # fmt: skip
-    """Start a kernel on the current stream."""
+def launch(
+    file: str,
+    name: str,
+    dtype: Precision,
+    blocks: int | tuple[int, int],
+    threads: int,
+    arguments: Sequence[object],
+    shared: int = 0,
+) -> None:
+    """Start a kernel on the current stream; whole numbers are handed to it as int64, and others as double."""
     call = kernel(file, name, dtype)
     if shared > 48 << 10 and call.max_dynamic_shared_size_bytes < shared:
         call.max_dynamic_shared_size_bytes = shared
     grid = (blocks,) if isinstance(blocks, int) else blocks
-    call(grid, (threads,), tuple(arguments), shared_mem=shared)
+    call(grid, (threads,), tuple(map(_as_parameter, arguments)), shared_mem=shared)
+
+
+def _as_parameter(argument: object) -> object:
+    if isinstance(argument, int):  # truth values, too
+        return np.int64(argument)
+    return np.float64(argument) if isinstance(argument, float) else argument
 
 
 def over(count: int) -> tuple[int, int]:

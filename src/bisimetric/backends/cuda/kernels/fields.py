@@ -72,11 +72,8 @@ def power(
     tally: Tally, d: Array, p: float, unit: float, cost: Array, reg: float = 0.0, gibbs: Array | None = None
 ) -> None:
     """cost = (d/unit)^p, its largest entry goes into the tally; where reg > 0 also gibbs = exp(−cost/reg)."""
-    blocks, threads = over(d.size)
-    launch("fields.cu", "power_max", d.dtype, blocks, threads, (
-        tally.array, d, np.int64(d.size), np.float64(p), np.float64(unit), np.float64(reg), cost,
-        cost if gibbs is None else gibbs,
-    ))  # fmt: skip
+    arguments = (tally.array, d, d.size, float(p), unit, float(reg), cost, cost if gibbs is None else gibbs)
+    launch("fields.cu", "power_max", d.dtype, *over(d.size), arguments)
 
 
 def unit_of(d: Array, p: float) -> float:
@@ -88,39 +85,32 @@ def unit_of(d: Array, p: float) -> float:
 def write_chain(tally: Tally, transports: Array, block: PairBlock, rewards: Array, weights: Weights, d: Array) -> None:
     """d = c_R |Δr| + c_T W for the rows of a block of a chain, to the right of the diagonal; see `mirror`."""
     rows, n = transports.shape
-    launch("fields.cu", "write_chain", d.dtype, *over_rows(rows, n, _EACH), (
-        tally.array, transports, np.int64(block.a0), np.int64(n), np.int64(block.first), np.int64(block.corner),
-        rewards, np.float64(weights.c_R), np.float64(weights.c_T), d,
-    ))  # fmt: skip
+    arguments = (tally.array, transports, block.a0, n, block.first, block.corner, rewards, *weights, d)
+    launch("fields.cu", "write_chain", d.dtype, *over_rows(rows, n, _EACH), arguments)
 
 
 def mirror(tally: Tally, d: Array) -> None:
     """Make d symmetric from what is to the right of its diagonal."""
     n = len(d)
     tiles = -(-n // 32)
-    launch("fields.cu", "mirror", d.dtype, (tiles, tiles), 256, (tally.array, np.int64(n), d))
+    launch("fields.cu", "mirror", d.dtype, (tiles, tiles), 256, (tally.array, n, d))
 
 
 def start_rows(choices: Choices, s0: int, acc: Array) -> None:
     """acc[s − s0, t] = the largest distance where s and t offer different actions, else 0."""
     rows, n = acc.shape
-    blocks, threads = over(acc.size)
-    launch("fields.cu", "start_rows", acc.dtype, blocks, threads, (
-        choices.apart, choices.columns_apart, np.float64(choices.largest), np.int64(s0), np.int64(rows), np.int64(n),
-        acc,
-    ))  # fmt: skip
+    arguments = (choices.apart, choices.columns_apart, choices.largest, s0, rows, n, acc)
+    launch("fields.cu", "start_rows", acc.dtype, *over(acc.size), arguments)
 
 
 def raise_to(
     tally: Tally, transports: Array, label: Members, block: PairBlock, s0: int, weights: Weights, acc: Array
 ) -> None:
     """acc = max(acc, c_R |Δr| + c_T W) for the pairs of one label."""
-    blocks, threads = over(transports.size)
-    launch("fields.cu", "raise_to", acc.dtype, blocks, threads, (
-        tally.array, transports, label.members, np.int64(len(label.members)), np.int64(block.first),
-        np.int64(block.corner), label.states, label.rewards, np.int64(block.a0), np.int64(len(transports)),
-        np.int64(s0), np.float64(weights.c_R), np.float64(weights.c_T), np.int64(acc.shape[1]), acc,
-    ))  # fmt: skip
+    members = (label.members, len(label.members), block.first, block.corner, label.states, label.rewards)
+    places = (block.a0, len(transports), s0)
+    arguments = (tally.array, transports, *members, *places, *weights, acc.shape[1], acc)
+    launch("fields.cu", "raise_to", acc.dtype, *over(transports.size), arguments)
 
 
 def hausdorff(
@@ -128,13 +118,10 @@ def hausdorff(
 ) -> None:
     """acc = Hausdorff distance of the choices of two states; the largest one where they are apart."""
     rows, n = acc.shape
-    blocks, threads = over(acc.size)
-    launch("fields.cu", "hausdorff", acc.dtype, blocks, threads, (
-        tally.array, transports, choices.pointers, choices.column_pointers, choices.rewards, choices.apart,
-        choices.columns_apart, np.float64(choices.largest), np.int64(s0), np.int64(rows), np.int64(block.first),
-        np.int64(block.corner), np.float64(weights.c_R), np.float64(weights.c_T), np.int64(n),
-        np.int64(transports.shape[1]), acc,
-    ))  # fmt: skip
+    states = (choices.pointers, choices.column_pointers, choices.rewards, choices.apart, choices.columns_apart)
+    places = (s0, rows, block.first, block.corner)
+    arguments = (tally.array, transports, *states, choices.largest, *places, *weights, n, transports.shape[1], acc)
+    launch("fields.cu", "hausdorff", acc.dtype, *over(acc.size), arguments)
 
 
 def write_rows(tally: Tally, acc: Array, s0: int, first: int, square: bool, d: Array) -> None:
@@ -143,28 +130,25 @@ def write_rows(tally: Tally, acc: Array, s0: int, first: int, square: bool, d: A
     Rise and fall go into the tally.
     """
     rows, n = acc.shape
-    launch("fields.cu", "write_rows", d.dtype, *over_rows(rows, n, _EACH),
-           (tally.array, acc, np.int64(s0), np.int64(n), np.int64(first), np.int64(square), d))  # fmt: skip
+    arguments = (tally.array, acc, s0, n, first, square, d)
+    launch("fields.cu", "write_rows", d.dtype, *over_rows(rows, n, _EACH), arguments)
 
 
 def end_sweep(tally: Tally, stop: float, dtype: Precision) -> None:
     """Close a sweep; where nothing changed by more than `stop`, later sweeps do nothing."""
-    launch("fields.cu", "end_sweep", dtype, 1, 1, (tally.array, np.float64(stop)))
+    launch("fields.cu", "end_sweep", dtype, 1, 1, (tally.array, float(stop)))
 
 
 def forget(kept: Array, first: int, corner: int, same: Array, cold: int) -> None:
     """Make pairs cold of which one row has other successors than before; kept is [pairs, …], same [members]."""
-    blocks, threads = over((corner or len(same)) * (len(same) - corner))
-    width = kept[0].nbytes if len(kept) else 0
-    launch("fields.cu", "forget", np.dtype(np.float64), blocks, threads, (
-        np.int64(len(same)), np.int64(first), np.int64(corner), same, np.int64(len(kept)), np.int64(width),
-        kept, np.uint8(cold),
-    ))  # fmt: skip
+    count, width = len(same), kept[0].nbytes if len(kept) else 0
+    arguments = (count, first, corner, same, len(kept), width, kept, np.uint8(cold))
+    launch("fields.cu", "forget", np.dtype(np.float64), *over((corner or count) * (count - corner)), arguments)
 
 
 def shift_positive(d: Array, by: float) -> None:
     """d += by where it is positive, and 0 where that is negative."""
-    launch("fields.cu", "shift_positive", d.dtype, *over(d.size), (np.int64(d.size), np.float64(by), d))
+    launch("fields.cu", "shift_positive", d.dtype, *over(d.size), (d.size, float(by), d))
 
 
 def inner_products(x: Array, others: Sequence[Array]) -> Floats:

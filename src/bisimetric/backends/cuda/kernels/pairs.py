@@ -76,9 +76,7 @@ class Rows:
         """Probabilities as integers that add up to 2^bits in each row; what rounding leaves goes to the largest."""
         n = len(self.sizes)
         mass: Array = cupy().empty(self.probs.shape, np.int64)
-        launch("fields.cu", "integer_masses", self.dtype, *over(n), (
-            self.indptr, self.probs, np.int64(n), np.int64(1 << bits), mass,
-        ))  # fmt: skip
+        launch("fields.cu", "integer_masses", self.dtype, *over(n), (self.indptr, self.probs, n, 1 << bits, mass))
         return mass
 
     def room(self, key: str, size: int) -> Array:
@@ -143,15 +141,15 @@ class Rows:
         rows, n_members = block.a1 - block.a0, len(self.groups[block.group])
         strips = self.room("strips", len(matrices) * rows * self.n_states * width)
         grid, threads = over_rows(len(matrices) * rows, self.n_states)
-        launch("fields.cu", f"make_strips_{width}", self.dtype, grid, threads, (
-            tally.array, self.slots("successors", block.group, width), np.int64(n_members), np.int64(block.a0),
-            np.int64(rows), np.int64(self.n_states), matrices[0], matrices[-1], strips,
-        ), threads // lanes() * width * (lanes() + 1) * self.dtype.itemsize)  # fmt: skip
+        successors, sizes = self.slots("successors", block.group, width), (n_members, block.a0, rows, self.n_states)
+        arguments = (tally.array, successors, *sizes, matrices[0], matrices[-1], strips)
+        shared = threads // lanes() * width * (lanes() + 1) * self.dtype.itemsize
+        launch("fields.cu", f"make_strips_{width}", self.dtype, grid, threads, arguments, shared)
         return strips.reshape(len(matrices), -1)
 
-    def reach(self, block: PairBlock) -> tuple[np.int64, np.int64, np.int64]:
+    def reach(self, block: PairBlock) -> tuple[int, int, int]:
         """What a Reach of common.cuh is made of."""
-        return np.int64(len(self.groups[block.group])), np.int64(block.first), np.int64(block.corner)
+        return len(self.groups[block.group]), block.first, block.corner
 
     def width(self, block: PairBlock) -> int:
         """Columns of a block."""
@@ -159,11 +157,8 @@ class Rows:
 
     def arguments(self, tally: Tally, block: PairBlock) -> tuple[object, ...]:
         """PAIR_ARGUMENTS of the kernels."""
-        members = self.groups[block.group]
-        return (
-            tally.array, self.indptr, self.indices, self.probs, members, *self.reach(block), np.int64(block.a0),
-            np.int64(block.a1 - block.a0), np.int64(self.n_states),
-        )  # fmt: skip
+        matrix, members = (self.indptr, self.indices, self.probs), self.groups[block.group]
+        return (tally.array, *matrix, members, *self.reach(block), block.a0, block.a1 - block.a0, self.n_states)
 
     def work_space(self, per_warp: int, pairs: int, shared: bool = True) -> tuple[int, Array, int]:
         """(blocks, work space, bytes of shared memory) for `per_warp` numbers a warp and at most `pairs` pairs.
@@ -256,58 +251,62 @@ def pair_bytes(width: int, real: int) -> int:
 
 
 def exact_block(
-    tally: Tally, rows: Rows, block: PairBlock, ground: Ground, share: float, kept: Array, out: Array,
+    tally: Tally,
+    rows: Rows,
+    block: PairBlock,
+    ground: Ground,
+    share: float,
+    kept: Array,
+    out: Array,
     frozen: bool = False,
-) -> None:  # fmt: skip
+) -> None:
     """out[a − a0, b] = W_p between members a and b; kept is bytes [pairs, …], share is `budget.pricing_share`.
 
     Where frozen, the cost of the plan of each kept tree instead.
     """
     group, a0, a1, *_ = block
     widest, columns, reach = rows.widest[group], rows.width(block), rows.reach(block)
-    keep, width = np.int64(0 if not len(kept) else _FROZEN if frozen else 1), rows.exact_width(group)
+    keep, width = 0 if not len(kept) else _FROZEN if frozen else 1, rows.exact_width(group)
     if width:
         (strips,) = rows.strips(tally, block, width, ground.cost)
         slots, mass = (rows.slots(kind, group, width) for kind in ("successors", "masses"))
         sizes = rows.group_sizes(group)
         at_once = 4 * lanes() // parts("exact", width, rows.dtype)  # pairs of a block
         grid, shared = (-(-columns // at_once), a1 - a0), at_once * pair_bytes(width, rows.dtype.itemsize)
-        settings = (np.float64(ground.inv_p), np.float64(share), keep, kept, out)
+        settings = (ground.inv_p, share, keep, kept, out)
+        small = (tally.array, slots, mass, sizes, *reach, a0, rows.n_states, strips)
         if width in SMALL and keep == _FROZEN:
             threads = 4 * lanes()
-            launch("exact.cu", f"kept_small_{width}", rows.dtype, (-(-columns // threads), a1 - a0), threads, (
-                tally.array, slots, mass, sizes, *reach, np.int64(a0), np.int64(rows.n_states), strips,
-                np.float64(ground.inv_p), kept, out,
-            ), threads * width * (2 * rows.dtype.itemsize + 4))  # fmt: skip
+            grid, shared = (-(-columns // threads), a1 - a0), threads * width * (2 * rows.dtype.itemsize + 4)
+            launch(
+                "exact.cu", f"kept_small_{width}", rows.dtype, grid, threads, (*small, ground.inv_p, kept, out), shared
+            )
         elif width in SMALL:
-            launch("exact.cu", f"exact_small_{width}", rows.dtype, grid, 4 * lanes(), (
-                tally.array, slots, mass, sizes, *reach, np.int64(a0), np.int64(rows.n_states), strips,
-                *settings,
-            ), shared)  # fmt: skip
+            launch("exact.cu", f"exact_small_{width}", rows.dtype, grid, 4 * lanes(), (*small, *settings), shared)
         else:
-            launch("exact_wide.cu", f"exact_wide_{width}", rows.dtype, grid, 4 * lanes(), (
-                *rows.arguments(tally, block), slots, mass, sizes, strips, *settings,
-            ), shared)  # fmt: skip
+            arguments = (*rows.arguments(tally, block), slots, mass, sizes, strips, *settings)
+            launch("exact_wide.cu", f"exact_wide_{width}", rows.dtype, grid, 4 * lanes(), arguments, shared)
         return
     blocks, work, shared = rows.work_space(widest * (widest + 1) + 8 * widest, (a1 - a0) * columns)
-    launch("exact.cu", "exact_pairs", rows.dtype, blocks, 4 * lanes(), (
-        *rows.arguments(tally, block), rows.mass, ground.cost, np.float64(ground.inv_p), np.float64(share),
-        np.int64(widest), work, np.int64(shared > 0), keep, kept, out,
-    ), shared)  # fmt: skip
+    given = (*rows.arguments(tally, block), rows.mass, ground.cost, ground.inv_p, share, widest, work, shared > 0)
+    launch("exact.cu", "exact_pairs", rows.dtype, blocks, 4 * lanes(), (*given, keep, kept, out), shared)
 
 
-def _entropic(scalings: Scalings, ground: Ground, limits: Limits) -> tuple[np.float64 | np.int64, ...]:
+def _entropic(scalings: Scalings, ground: Ground, limits: Limits) -> tuple[float, ...]:
     """Settings that all kernels of Sinkhorn take."""
-    return (
-        np.float64(scalings.reg), np.int64(scalings.as_value), np.float64(ground.inv_p), np.float64(limits.accuracy),
-        np.float64(limits.tightest), np.float64(limits.loosest),
-    )  # fmt: skip
+    return scalings.reg, scalings.as_value, ground.inv_p, limits.accuracy, limits.tightest, limits.loosest
 
 
 def sinkhorn_block(
-    tally: Tally, rows: Rows, block: PairBlock, ground: Ground, scalings: Scalings, limits: Limits, kept: Array,
+    tally: Tally,
+    rows: Rows,
+    block: PairBlock,
+    ground: Ground,
+    scalings: Scalings,
+    limits: Limits,
+    kept: Array,
     out: Array,
-) -> None:  # fmt: skip
+) -> None:
     """out[a − a0, b] = the Sinkhorn distance; kept [pairs, width] holds log y.
 
     Pairs that the kernels for small supports do not finish soon are listed, and left to the one for all.
@@ -316,36 +315,41 @@ def sinkhorn_block(
     columns = rows.width(block)
     pairs, keep = (a1 - a0) * columns, len(kept) > 0
     settings, waiting = _entropic(scalings, ground, limits), rows.left_over(pairs)
-    most, small, width = np.int64(min(limits.iterations, _FAST_LIMIT)), rows.small_width(group), rows.warp_widths[group]
+    most, small, width = min(limits.iterations, _FAST_LIMIT), rows.small_width(group), rows.warp_widths[group]
     if small:
         (strips,) = rows.strips(tally, block, small, ground.cost)
         slots, probs = (rows.slots(kind, group, small) for kind in ("successors", "probs"))
         at_once = 4 * lanes() // parts("sinkhorn", small, rows.dtype)  # pairs of a block
         shared = at_once * small * small * rows.dtype.itemsize
-        launch("sinkhorn.cu", f"sinkhorn_small_{small}", rows.dtype, (-(-columns // at_once), a1 - a0), 4 * lanes(), (
-            tally.array, slots, probs, *rows.reach(block), np.int64(a0), np.int64(rows.n_states),
-            strips, *settings, most, np.int64(keep), kept, waiting, out,
-        ), shared)  # fmt: skip
+        grid, places = (-(-columns // at_once), a1 - a0), (*rows.reach(block), a0, rows.n_states)
+        arguments = (tally.array, slots, probs, *places, strips, *settings, most, keep, kept, waiting, out)
+        launch("sinkhorn.cu", f"sinkhorn_small_{small}", rows.dtype, grid, 4 * lanes(), arguments, shared)
     elif width:
         at_once = 4 * lanes() // _GROUP[width]  # pairs of a block
         blocks = max(1, min(-(-pairs // at_once), WARP[width][rows.dtype == np.float64] * processors()))
         batch = min(max(pairs // (32 * blocks * at_once), 1), 8)  # pairs that are taken at a time
         matrices = (ground.cost,) if scalings.gibbs is None else (ground.cost, scalings.gibbs)
         strips = rows.strips(tally, block, width, *matrices)
-        launch("sinkhorn.cu", f"sinkhorn_warp_{width}", rows.dtype, blocks, 4 * lanes(), (
-            *rows.arguments(tally, block), rows.extents[group], ground.cost, strips[0], strips[-1],
-            np.float64(-1.0 if scalings.gibbs is None else scalings.safe), *settings, most, np.int64(batch),
-            np.int64(keep), np.int64(kept.shape[1] if keep else 0), kept, waiting, out,
-        ), at_once * group_bytes(width, rows.dtype.itemsize))  # fmt: skip
+        costs = (rows.extents[group], ground.cost, strips[0], strips[-1])
+        safe, stride = -1.0 if scalings.gibbs is None else scalings.safe, kept.shape[1] if keep else 0
+        given = (*rows.arguments(tally, block), *costs, safe, *settings, most, batch, keep, stride, kept, waiting, out)
+        shared = at_once * group_bytes(width, rows.dtype.itemsize)
+        launch("sinkhorn.cu", f"sinkhorn_warp_{width}", rows.dtype, blocks, 4 * lanes(), given, shared)
     if small or width:
         pairs = min(pairs, (4 if small else 12) * processors())
     _sinkhorn_any(tally, rows, block, (ground.cost, settings, limits.iterations), kept, out, pairs, small + width > 0)
 
 
 def sinkhorn_listed(
-    tally: Tally, rows: Rows, block: PairBlock, ground: Ground, scalings: Scalings, limits: Limits, kept: Array,
+    tally: Tally,
+    rows: Rows,
+    block: PairBlock,
+    ground: Ground,
+    scalings: Scalings,
+    limits: Limits,
+    kept: Array,
     out: Array,
-) -> None:  # fmt: skip
+) -> None:
     """The same for the pairs that `rows` lists, by the kernel for all supports."""
     pairs = min((block.a1 - block.a0) * rows.width(block), 12 * processors())
     settings = _entropic(scalings, ground, limits)
@@ -353,18 +357,22 @@ def sinkhorn_listed(
 
 
 def _sinkhorn_any(
-    tally: Tally, rows: Rows, block: PairBlock, how: tuple[Array, tuple[object, ...], int], kept: Array, out: Array,
-    pairs: int, listed: bool,
-) -> None:  # fmt: skip
+    tally: Tally,
+    rows: Rows,
+    block: PairBlock,
+    how: tuple[Array, tuple[object, ...], int],
+    kept: Array,
+    out: Array,
+    pairs: int,
+    listed: bool,
+) -> None:
     """The kernel that serves all supports, for all pairs of a block or for those that are listed."""
     cost, settings, iterations = how
     widest, keep = rows.widest[block.group], len(kept) > 0
     blocks, work, shared = rows.work_space(work_numbers(widest), pairs)
-    launch("sinkhorn.cu", "sinkhorn_any", rows.dtype, blocks, 4 * lanes(), (
-        *rows.arguments(tally, block), rows.mass, cost, *settings, np.int64(iterations), np.int64(widest), work,
-        np.int64(shared > 0), np.int64(keep), np.int64(kept.shape[1] if keep else 0), kept, np.int64(listed), rows.list,
-        out,
-    ), shared)  # fmt: skip
+    room = (iterations, widest, work, shared > 0, keep, kept.shape[1] if keep else 0, kept)
+    arguments = (*rows.arguments(tally, block), rows.mass, cost, *settings, *room, listed, rows.list, out)
+    launch("sinkhorn.cu", "sinkhorn_any", rows.dtype, blocks, 4 * lanes(), arguments, shared)
 
 
 def independent_block(tally: Tally, rows: Rows, block: PairBlock, ground: Ground, out: Array) -> None:
@@ -372,36 +380,38 @@ def independent_block(tally: Tally, rows: Rows, block: PairBlock, ground: Ground
     common = rows.arguments(tally, block)
     mean = rows.room("means", (block.a1 - block.a0) * rows.n_states)
     launch("fields.cu", "mean_costs", rows.dtype, *over(mean.size), (*common, ground.cost, mean))
-    means = (*common, mean, np.float64(ground.inv_p), out)
+    means = (*common, mean, ground.inv_p, out)
     launch("fields.cu", "independent_pairs", rows.dtype, *over(out.size), means)
 
 
 def ball_block(tally: Tally, rows: Rows, block: PairBlock, ground: Ground, ball: Ball, kept: Array, out: Array) -> None:
     """The least ‖d‖_{p,ω} over couplings with KL(ω ‖ a⊗b) ≤ radius; pairs whose answer is exact are left alone."""
-    blocks, widest, work, keep, stride = _work_of(rows, block, kept)
-    launch("ball.cu", "ball_pairs", rows.dtype, blocks, 4 * lanes(), (
-        *rows.arguments(tally, block), rows.mass, ground.cost, np.float64(ball.radius), ball.entropies,
-        np.float64(ground.inv_p), np.float64(ball.tol), np.int64(ball.iterations), np.float64(ball.accuracy), widest,
-        work, keep, stride, kept, out,
-    ))  # fmt: skip
+    blocks, room = _room_of(rows, block, kept)
+    settings = (ball.radius, ball.entropies, ground.inv_p, ball.tol, ball.iterations, ball.accuracy)
+    arguments = (*rows.arguments(tally, block), rows.mass, ground.cost, *settings, *room, out)
+    launch("ball.cu", "ball_pairs", rows.dtype, blocks, 4 * lanes(), arguments)
 
 
 def bounds_block(
-    tally: Tally, rows: Rows, block: PairBlock, ground: Ground, source: Potentials, kept: Array, lower: Array,
+    tally: Tally,
+    rows: Rows,
+    block: PairBlock,
+    ground: Ground,
+    source: Potentials,
+    kept: Array,
+    lower: Array,
     upper: Array,
-) -> None:  # fmt: skip
+) -> None:
     """lower ≤ W_p ≤ upper for b > a, from entropic potentials; kept is only read."""
-    blocks, widest, work, keep, stride = _work_of(rows, block, kept)
-    launch("ball.cu", "bound_pairs", rows.dtype, blocks, 4 * lanes(), (
-        *rows.arguments(tally, block), rows.mass, ground.cost, np.float64(source.reg), np.int64(source.own_reg),
-        np.float64(ground.inv_p), np.float64(source.tol), np.int64(source.iterations), widest, work, keep, stride, kept,
-        lower, upper,
-    ))  # fmt: skip
+    blocks, room = _room_of(rows, block, kept)
+    settings = (source.reg, source.own_reg, ground.inv_p, source.tol, source.iterations)
+    arguments = (*rows.arguments(tally, block), rows.mass, ground.cost, *settings, *room, lower, upper)
+    launch("ball.cu", "bound_pairs", rows.dtype, blocks, 4 * lanes(), arguments)
 
 
-def _work_of(rows: Rows, block: PairBlock, kept: Array) -> tuple[int, np.int64, Array, np.int64, np.int64]:
-    """(blocks, widest support, work space, whether anything is kept, numbers kept of a pair) in double precision."""
+def _room_of(rows: Rows, block: PairBlock, kept: Array) -> tuple[int, tuple[object, ...]]:
+    """(blocks; widest support, work space, whether anything is kept, numbers kept of a pair, these), in doubles."""
     widest, pairs = rows.widest[block.group], (block.a1 - block.a0) * rows.width(block)
     blocks, work, _ = rows.work_space(work_numbers(widest), pairs, shared=False)
     keep = len(kept) > 0
-    return blocks, np.int64(widest), work, np.int64(keep), np.int64(kept.shape[1] if keep else 0)
+    return blocks, (widest, work, keep, kept.shape[1] if keep else 0, kept)
