@@ -226,9 +226,9 @@ def test_initial_states_and_names():
 @pytest.mark.parametrize(
     ("ask", "words"),
     [
-        (lambda q: q.distance(0, 99), "t must be a state between 0 and 29"),
-        (lambda q: q.distance(-1, 0), "s must be a state"),
-        (lambda q: q.distance("nobody", 0), "no state named 'nobody'"),
+        (lambda q: q.distance(0, 99), "t: there is no state 99; states are numbered 0 to 29"),
+        (lambda q: q.distance(-1, 0), "s: there is no state -1"),
+        (lambda q: q.distance("nobody", 0), "s: there is no state 'nobody'"),
         (lambda q: q.distance(0, 1, tol=0.0), "tol must be positive"),
         (lambda q: q.at_most(0, 1, -1.0), "threshold must be finite"),
         (lambda q: q.nearest(0, 30), "k must be between 1 and"),

@@ -38,8 +38,18 @@ def percent(share: float) -> str:
     return f"{100.0 * share:.3g} %" if 0.0 < share < 0.1 else f"{100.0 * share:.0f} %"
 
 
-def state_number(given: int | str, n_states: int, names: Sequence[str] | None) -> int:
-    """The state that somebody means: a number, a name, or "#12" for the number 12 where names are numbers too."""
+def state_number(given: int | str, n_states: int, names: Sequence[str] | None, what: str = "") -> int:
+    """The state that somebody means: a number, a name, or "#12" for the number 12 where names are numbers too.
+
+    Errors begin with `what`, the argument that it was given as.
+    """
+    try:
+        return _state_number(given, n_states, names)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{what}: {error}" if what else str(error)) from None
+
+
+def _state_number(given: int | str, n_states: int, names: Sequence[str] | None) -> int:
     if isinstance(given, str):
         if names is not None:
             found = [s for s, name in enumerate(names) if name == given]

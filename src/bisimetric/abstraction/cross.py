@@ -34,7 +34,7 @@ from ..metric.settings import MetricChanges, MetricSettings
 from ..model import MDP, Chain, ModelError
 from ..model.parts import ModelParts
 from ..queries import Nearest
-from ..queries.query import state_number
+from ..queries.query import asked_state
 from ..status import Status
 from ..transport import Exact, Transport
 
@@ -139,8 +139,8 @@ class Cross:
 
     def bracket(self, s: int | str, t: int | str | ArrayLike) -> tuple[Floats, Floats]:
         """Rigorous bounds (lower, upper) on d(s, t) inside the large model; t may be several states."""
-        row = state_number("s", s, self.model)
-        several = np.asarray(state_number("t", t, self.model) if isinstance(t, str) else t)
+        row = asked_state("s", s, self.model)
+        several = np.asarray(asked_state("t", t, self.model) if isinstance(t, str) else t)
         if several.size and several.dtype.kind not in "iu":
             raise ValueError(f"t must be a state, or numbers of states; got {several.dtype}.")
         if several.size and not 0 <= several.min() <= several.max() < self.model.n_states:
@@ -166,7 +166,7 @@ class Cross:
 
         The true k-th nearest is at least as far as the k-th smallest lower bound. Cost: O(S·K).
         """
-        number, n = state_number("s", s, self.model), self.model.n_states
+        number, n = asked_state("s", s, self.model), self.model.n_states
         if not 1 <= check_whole("k", k) <= n - 1:
             raise ValueError(f"k must be between 1 and the number of other states, {n - 1}; got {k}.")
         states = np.delete(np.arange(n), number)

@@ -2,8 +2,9 @@
 
 Above the seam, `metric` says *what* F compares (a `Comparison`) and when sweeps end; below it, an engine says *how*.
 An engine is a `Backend`: it makes `Distances` (a matrix that may live anywhere), `PairSolver`s (one transport on many
-pairs of rows) and a `Sweeper`, which applies F by combining what the solver gives for pairs of rows. Nothing above the
-seam looks at a device, and arrays cross it only as `Distances`, or as arrays of NumPy.
+pairs of rows) and a `Sweeper`, which applies F by combining what the solver gives for pairs of rows. Arrays cross the
+seam only as `Distances`, or as arrays of NumPy. Nothing above it knows where an engine works: it asks for `on_host`
+where the host's memory is at stake, and settings that name a device are checked where they are given.
 
 CPU and CUDA implement these types in files of the same names: `sweeper`, `solver`, `exact`, `sinkhorn`, `ball`,
 `independent`, `memory`, `distances`, with their kernels below them.
@@ -218,9 +219,9 @@ def mean_difference(after: Array, before: Array) -> float:
 class Sweeper(ABC):
     """F at work: a comparison, a transport, and the solver of its pairs.
 
-    Engines implement `sweep`, `start`, `bounds`, and what policy iteration needs: `sweep_roughly`, `keep_choices`,
-    `sweep_kept`, `sweep_frozen`, `mean_change`, `find_paths`, `follow_paths`. Each takes distances that it made itself:
-    types have no word for that.
+    Engines implement `sweep`, `start`, `bounds`, and what is done between sweeps, policy iteration over couplings:
+    `sweep_roughly`, `keep_choices`, `sweep_kept`, `sweep_frozen`, `mean_change`, `find_paths`, `follow_paths`. Each
+    takes distances that it made itself: types have no word for that.
     """
 
     portable: ClassVar[bool] = True  # whether what is remembered is good on another machine
@@ -274,7 +275,11 @@ class Sweeper(ABC):
 
     @abstractmethod
     def sweep_frozen(self, d: Any) -> float:
-        """The same with what the last `sweep_kept` noted: both players are bound. For p = 1 this is an affine map."""
+        """The same with what the last `sweep_kept` noted: both players are bound, and for p = 1 this is an affine map.
+
+        An engine may leave who maximises free (CUDA does, under matched choices); its fixed point is then not above
+        that of `sweep_kept`, and both are iterates, which nothing rests on.
+        """
 
     @abstractmethod
     def mean_change(self, d: Any) -> float:
@@ -309,9 +314,9 @@ class Sweeper(ABC):
 class Backend(Protocol):
     """An engine: a device and a precision."""
 
-    device: ClassVar[str]
+    device: ClassVar[str]  # its name, for people and fingerprints
+    on_host: ClassVar[bool]  # whether distances lie in the memory of this process
     dtype: Precision
-    eps: float  # unit round-off of the stored distances
 
     def describe(self) -> str:
         """What the device is, in words."""

@@ -1,4 +1,4 @@
-"""Which engine runs where: the only place that looks at the device and the precision."""
+"""Which engine runs where: from the names of a device and a precision to an engine."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .cpu.local_pairs import PairTable
     from .cpu.tiles import Kind, TileSweeper
 
+# Three of these are types, which only type checkers find here.
 __all__ = ["Kind", "PairTable", "TileSweeper", "backend", "distances_of", "host", "tile_sweeper"]
 
 

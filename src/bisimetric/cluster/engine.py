@@ -44,12 +44,13 @@ class ClusterBackend:
     """
 
     device: ClassVar[str] = "cluster"
+    on_host: ClassVar[bool] = False
 
     def __init__(self, crew: Crew, store: Store, dtype: str, asked: Mapping[str, object]) -> None:
         self.crew, self.store, self._asked = crew, store, asked
         self.state: dict[str, Any] | None = None  # to go on from
         self._host: Backend = backend("cpu", dtype)
-        self.dtype, self.eps = self._host.dtype, self._host.eps
+        self.dtype = self._host.dtype
         self.run, self.grid = uuid.uuid4().hex, Grid((0,), (0,), False)
         self.alive: weakref.WeakSet[ClusterDistances] = weakref.WeakSet()
         self.spare: list[Array] = []  # arrays that distances gave up
@@ -90,17 +91,17 @@ class ClusterBackend:
         return ClusterSweeper(self, comparison, transport, remember)
 
     def sweeper_in_parts(
-        self, outline: Outline, square: Comparison, transport: Transport, remember: bool
+        self, outline: Outline, between: Comparison, transport: Transport, remember: bool
     ) -> ClusterSweeper:
-        """The same for a model that workers read in parts, from the comparison of its stand-in with another model."""
-        what = {**self._asked, "model": outline.parts.source, "other": _digest(square)}
-        comparison, numbering = outline.comparison(square), outline.numbering(square)
+        """The same for a model that workers read in parts, from what is between its stand-in and another model."""
+        what = {**self._asked, "model": outline.parts.source, "other": _digest(between)}
+        comparison, numbering = outline.comparison(between), outline.numbering(between)
         self._check_home(comparison.shape)
         known = self.store.known(what)
         if known is not None:
             self.grid, self.state = known
         else:
-            self.grid, self.state = self._begin_in_parts(what, outline, numbering, square, transport, remember)
+            self.grid, self.state = self._begin_in_parts(what, outline, numbering, between, transport, remember)
         return ClusterSweeper(self, comparison, transport, remember, in_parts=True)
 
     def _check_home(self, shape: tuple[int, int]) -> None:
@@ -117,20 +118,20 @@ class ClusterBackend:
         what: Mapping[str, object],
         outline: Outline,
         numbering: Numbering,
-        square: Comparison,
+        between: Comparison,
         transport: Transport,
         remember: bool,
     ) -> tuple[Grid, None]:
         """Let workers put their parts into the store, more and smaller ones until they fit."""
         store, n = self.store, outline.parts.n_states
         store.prepare()
-        groups = groups_of_rows(square)
-        columns = 0, square.shape[1]
-        store.write(store.block("C", columns), block_of(square, groups, "C", *columns))
+        groups = groups_of_rows(between)
+        columns = 0, between.shape[1]
+        store.write(store.block("C", columns), block_of(between, groups, "C", *columns))
         count, before = max(_TILES_PER_THREAD * self.crew.threads, len(ranges_for(self.crew, outline.parts))), 0
         while True:
             ranges = ranges_of(n, count)
-            how = How(Frame.of(square), transport, self.dtype.name, remember)
+            how = How(Frame.of(between), transport, self.dtype.name, remember)
             work = partial(write_block, Writing(str(store.folder), outline.parts, numbering, how, columns))
             names = [str(first) for first, _ in ranges]
             held = BASE + max(one.held for _, one in self.crew.run("bisimetric read the model", work, ranges, names))
@@ -233,10 +234,11 @@ class ClusterBackend:
         both = {kind: wanted.get(kind, set()) | self.kept[kind] for kind in self.kept}
         self.store.remove_all_but({**both, "d": both["d"] | distances})
 
-    def keep(self, state: Mapping[str, object], sweeper: ClusterSweeper, version: Version) -> None:
+    def keep(self, state: Mapping[str, object], sweeper: ClusterSweeper, d: ClusterDistances) -> None:
         """Make this the state to go on from, should all be lost but the store."""
         if self.store.passing:
             return
+        version = d.version()
         kept = {"d": {version.number}, "m": {sweeper.memory}, "n": {sweeper.notes}}
         self.store.settle(self._files(kept))
         self.store.keep(

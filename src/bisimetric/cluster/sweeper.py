@@ -100,7 +100,7 @@ class ClusterSweeper(Sweeper):
         d.change(self._paths.follow)
 
     def start(self, d: ClusterDistances, count: int, stop: float) -> Pending:
-        raise NotImplementedError("policy iteration does not sweep on a cluster.")
+        raise NotImplementedError("runs of solve_policy do not sweep on a cluster.")
 
     def bounds(self, d: ClusterDistances, accuracy: float) -> tuple[Floats, Floats]:
         raise NotImplementedError("results are brought home before they are asked for bounds.")

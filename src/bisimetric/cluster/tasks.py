@@ -57,7 +57,7 @@ class Task(NamedTuple):
 
     Attributes: kind (of the sweep), tile, source (distances it is of), target (number of the version it makes),
     accuracy, memory, notes (versions of what solvers remember and of what decides distances; −1 for none), choices
-    (whether what decides distances is to be noted), keep (whether what is remembered is to be written).
+    (whether what decides distances is to be noted).
     """
 
     kind: Kind

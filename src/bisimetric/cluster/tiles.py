@@ -73,18 +73,13 @@ class Ground(NamedTuple):
     columns: Ints
 
 
-def cut(comparison: Comparison, count: int, size: int | None = None) -> Grid:
-    """Blocks of about equal work, `count` tiles at least; of rows alone where the model is compared with another.
-
-    Where `size` is given, it is the number of states in a block.
-    """
+def cut(comparison: Comparison, count: int) -> Grid:
+    """Blocks of about equal work, `count` tiles at least; of rows alone where the model is compared with another."""
     n, m = comparison.shape
     if comparison.square:
-        side = -(-n // size) if size else _side(count)
-        cuts = _equal(comparison.row_pointers, min(side, n))
+        cuts = _equal(comparison.row_pointers, min(_side(count), n))
         return Grid(cuts, cuts, True)
-    blocks = -(-n // size) if size else count
-    return Grid(_equal(comparison.row_pointers, min(blocks, n)), (0, m), False)
+    return Grid(_equal(comparison.row_pointers, min(count, n)), (0, m), False)
 
 
 def _side(count: int) -> int:

@@ -138,33 +138,34 @@ def _sweeper(model: Chain | MDP | Outline, other: Chain | MDP, question: Questio
     """F on the rectangle of two models."""
     first = model.stand_in if isinstance(model, Outline) else model
     both = union(first, other)
-    square = comparison_of(both, question.of_reduced(both))
-    check_range(square.largest, engine)
-    comparison = rectangle(square, first.n_states)
+    side_by_side = comparison_of(both, question.of_reduced(both))
+    check_range(side_by_side.largest, engine)
+    comparison = rectangle(side_by_side, first.n_states)
     if isinstance(model, Outline):
-        return engine.sweeper_in_parts(model, comparison, question.transport, question.remember)  # type: ignore[attr-defined, no-any-return]
+        assert remote.resumable(engine)
+        return engine.sweeper_in_parts(model, comparison, question.transport, question.remember)
     with engine.guard(question.transport.squares, comparison.shape):
         return engine.sweeper(comparison, question.transport, question.remember)
 
 
-def rectangle(square: Comparison, n_states: int) -> Comparison:
+def rectangle(side_by_side: Comparison, n_states: int) -> Comparison:
     """The part of a comparison of two models side by side that is between them; the first has so many states."""
-    rows, split = square.rows, int(square.row_pointers[n_states])
-    indices, states = rows.indices.copy(), square.state_of_row.copy()
+    rows, split = side_by_side.rows, int(side_by_side.row_pointers[n_states])
+    indices, states = rows.indices.copy(), side_by_side.state_of_row.copy()
     indices[rows.indptr[split] :] -= np.int32(n_states)
     states[split:] -= n_states
     sides = (n_states, rows.n_states - n_states)
-    apart = Distributions(rows.indptr, indices, rows.probs, max(sides), rows.moved, split, sides)
-    groups = tuple(group for group in square.groups if 0 < corner_of(apart, group) < len(group))
+    between = Distributions(rows.indptr, indices, rows.probs, max(sides), rows.moved, split, sides)
+    groups = tuple(group for group in side_by_side.groups if 0 < corner_of(between, group) < len(group))
     return replace(
-        square,
-        rows=apart,
+        side_by_side,
+        rows=between,
         groups=groups,
         state_of_row=states,
-        row_pointers=square.row_pointers[: n_states + 1],
-        column_pointers=square.row_pointers[n_states:],
-        apart=square.apart[:n_states],
-        columns_apart=square.apart[n_states:],
+        row_pointers=side_by_side.row_pointers[: n_states + 1],
+        column_pointers=side_by_side.row_pointers[n_states:],
+        apart=side_by_side.apart[:n_states],
+        columns_apart=side_by_side.apart[n_states:],
     )
 
 

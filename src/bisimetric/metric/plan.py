@@ -61,11 +61,11 @@ def memory(model: Chain | MDP, settings: MetricSettings) -> Plan:
     _, groups = comparison_groups(model, check_match(model, settings.match))
     pairs = sum(len(group) * (len(group) - 1) // 2 for group in groups)
     kept = host().bytes_to_remember(model.rows, groups, transport) if settings.remember else 0
-    square = model.n_states**2 * np.dtype(settings.dtype).itemsize
-    room = room_for_iterates(square) if settings.accelerate else 0
-    fixed = least = transport.squares * square + room
+    square_bytes = model.n_states**2 * np.dtype(settings.dtype).itemsize
+    room = room_for_iterates(square_bytes) if settings.accelerate else 0
+    fixed = least = transport.squares * square_bytes + room
     if settings.low_memory is not False and host().can_spare(model.rows, transport):
-        least = square + room
+        least = square_bytes + room
     return Plan(pairs, least if settings.low_memory else fixed, least, kept, available_memory())
 
 
@@ -86,9 +86,9 @@ def check_fits(model: Chain | MDP, settings: MetricSettings) -> None:
     )
 
 
-def two_fit(square: int) -> bool:
+def two_fit(square_bytes: int) -> bool:
     """Whether there is room for two arrays of so many bytes, and a little for work."""
-    return square <= _SMALL or 2 * square + _FOR_WORK <= available_memory()
+    return square_bytes <= _SMALL or 2 * square_bytes + _FOR_WORK <= available_memory()
 
 
 def check_room(needed: float, what: str) -> None:
@@ -110,8 +110,10 @@ def plan(mdp: MDP, transport: Transport, gamma: float | None) -> Plan:
     if gamma is not None:
         sweeps = 1 if gamma == 0.0 else math.ceil(math.log(1e-6 * (1.0 - gamma)) / math.log(gamma)) + 1
         seconds = sweeps * seconds_a_sweep  # later sweeps start from what was kept, and take less
-    fixed = transport.squares * 8 * n * n
-    least = 8 * n * n if host().can_spare(rows, transport) else fixed
+    square_bytes = 8 * n * n
+    room = room_for_iterates(square_bytes)
+    fixed = transport.squares * square_bytes + room
+    least = square_bytes + room if host().can_spare(rows, transport) else fixed
     return Plan(n * (n - 1) // 2, fixed, least, kept, available_memory(), seconds_a_sweep, sweeps, seconds)
 
 

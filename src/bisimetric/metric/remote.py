@@ -6,14 +6,16 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol, TypeGuard
 
-from ..backends.protocol import Backend, Sweeper
+from ..backends.comparison import Comparison
+from ..backends.protocol import Backend, Distances, Sweeper
 from ..backends.select import backend, distances_of
 from ..checks import InputError, check_type
 from ..cluster.outline import Outline
 from ..model import MDP, Chain
 from ..model.parts import ModelParts
+from ..transport import Transport
 from .driver import Aim, FixedPoint, Progress, Watch
 from .pace import Pace
 from .settings import Question
@@ -22,6 +24,32 @@ if TYPE_CHECKING:
     from ..cluster.distances import ClusterDistances
 
 Model = Chain | MDP | ModelParts | Outline
+
+
+class Resumable(Backend, Protocol):
+    """An engine whose work another process can go on with, and which may read a model in parts: that of a cluster.
+
+    Attributes: state (to go on from: sweeps, iterations, error and pace of a fixed point, beside what is the engine's
+    own; None where work begins).
+    """
+
+    state: dict[str, Any] | None
+
+    def keep(self, state: dict[str, object], sweeper: Sweeper, d: Distances) -> None:
+        """Make this the state to go on from."""
+        ...
+
+    def restore(self, sweeper: Sweeper, d: Distances) -> None:
+        """Go on from `state`."""
+        ...
+
+    def sweeper_in_parts(
+        self, outline: Outline, between: Comparison, transport: Transport, remember: bool
+    ) -> Sweeper: ...
+
+
+def resumable(engine: Backend) -> TypeGuard[Resumable]:
+    return hasattr(engine, "restore")
 
 
 def engine_of(question: Question, cluster: object, store: Path | str | None) -> AbstractContextManager[Backend]:
@@ -47,7 +75,7 @@ def _on_cluster(question: Question, cluster: object, store: Path | str | None) -
 
 def watch(engine: Backend, on_progress: Callable[[Progress], None] | None) -> Watch:
     """Who is told: on a cluster the store too, after each sweep and what follows it."""
-    if engine.device != "cluster":
+    if not resumable(engine):
         return Watch(on_progress)
 
     def keep(work: FixedPoint) -> None:
@@ -57,19 +85,19 @@ def watch(engine: Backend, on_progress: Callable[[Progress], None] | None) -> Wa
             "error": work.error,
             "pace": asdict(work.pace),
         }
-        engine.keep(state, work.sweeper, work.d.version())  # type: ignore[attr-defined]
+        engine.keep(state, work.sweeper, work.d)
 
     return Watch(on_progress, keep, 0.0)
 
 
 def fixed_point(sweeper: Sweeper, aim: Aim, *, accelerate: bool, engine: Backend) -> FixedPoint:
     """A fixed point that begins at 0, or where the engine's store has it."""
-    state = getattr(engine, "state", None)
+    state = engine.state if resumable(engine) else None
     d = engine.zeros(sweeper.comparison.shape)
     pace = Pace(**state["pace"]) if state else Pace()
     work = FixedPoint(sweeper, d, aim, fresh=state is None, accelerate=accelerate, pace=pace)
-    if state:
-        engine.restore(sweeper, d)  # type: ignore[attr-defined]
+    if resumable(engine) and state:
+        engine.restore(sweeper, d)
         work.sweeps, work.iterations, work.error = (state[name] for name in ("sweeps", "iterations", "error"))
     return work
 

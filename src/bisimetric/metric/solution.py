@@ -116,7 +116,7 @@ class MetricSolution:
             lower, upper = self.enclosure.matrices()
             return self.restart.reduction.expand(lower), self.restart.reduction.expand(upper)
         sweeper, model = self.restart.sweeper, self.restart.model
-        if sweeper.backend.device == "cpu":
+        if sweeper.backend.on_host:
             check_room(_BRACKET * model.n_states**2, f"bounds around all distances of {model.n_states} states")
         c_R, c_T = self.question.reward_weight, self.question.transition_weight
         with sweeper.guard():

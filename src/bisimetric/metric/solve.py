@@ -1,7 +1,7 @@
 """The fixed point of a bisimulation metric, to an error that is asked for.
 
-Memory: d, the ground cost d^p, and for Sinkhorn the kernel, each S² numbers, plus what the transport keeps per pair.
-With `low_memory` d alone.
+Memory: d, the ground cost d^p, and for Sinkhorn the kernel, each S² numbers, plus what the transport keeps per pair,
+and iterates that are mixed between sweeps (`evaluation.room_for_iterates`). With `low_memory` d alone and iterates.
 """
 
 from __future__ import annotations
@@ -106,12 +106,13 @@ def solve_metric(  # noqa: PLR0913 (settings of a solve, by their names)
 def _spare_memory(sweeper: Sweeper, chosen: MetricSettings) -> tuple[str, ...]:
     """Let a sweeper hold one array of all pairs where that is wanted, or needed; returns what to say of it."""
     rows, columns = sweeper.comparison.shape
-    on_host, square = chosen.device == "cpu", rows * columns * sweeper.backend.dtype.itemsize
-    if chosen.low_memory is False or (chosen.low_memory is None and (not on_host or two_fit(square))):
+    square_bytes = rows * columns * sweeper.backend.dtype.itemsize
+    fits = not sweeper.backend.on_host or two_fit(square_bytes)
+    if chosen.low_memory is False or (chosen.low_memory is None and fits):
         return ()
     if sweeper.spare_memory():
         why = "as low_memory asks for" if chosen.low_memory else "as two do not fit"
-        return (f"one array of all pairs is held, of {1e-9 * square:.3g} GB, {why}",)
+        return (f"one array of all pairs is held, of {1e-9 * square_bytes:.3g} GB, {why}",)
     if chosen.low_memory:
         raise ValueError(
             f"low_memory is for Exact, and for Independent on sparse rows, on the CPU; {chosen.transport} on "

@@ -23,7 +23,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -162,7 +162,8 @@ def end_step(given: Given, state: LoopState, begun: Begun) -> Step:
 
     found = Found(swept, partition, V_abstract, greedy, delta, alpha)
     step, settled = _recorded(given, state, begun, found), _settled(settings, state, found)
-    vars(state).update(  # all at once: Ctrl-C finds the state before the step, or the one after it
+    after = replace(
+        state,
         k=state.k + 1,
         policy=new_policy,
         measured=policy,
@@ -172,6 +173,7 @@ def end_step(given: Given, state: LoopState, begun: Begun) -> Step:
         abstract_value=V_abstract,
         settled=settled,
     )
+    vars(state).update(vars(after))  # all at once: Ctrl-C finds the state before the step, or the one after it
     return step
 
 

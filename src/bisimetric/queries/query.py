@@ -23,6 +23,7 @@ from ..metric.solve import metric_notes, reduced
 from ..model import MDP, Chain, ModelError
 from ..model.parts import ModelParts
 from ..model.union import union
+from ..showing import state_number
 from .answers import Answer, Budget, Nearest
 from .asking import Asking, answers, within
 from .landmarks import add_landmarks, landmarks_for
@@ -162,7 +163,7 @@ class Query:
         """
         if not 0.0 < check_number("tol", tol) < np.inf:
             raise ValueError(f"tol must be positive and finite; got {tol}.")
-        number = state_number("s", s, self.model)
+        number = asked_state("s", s, self.model)
         root, two = self._merged(number), self.other is not None
         first, count = (
             (self.model.n_states, self.other.n_states) if self.other is not None else (0, self.model.n_states)
@@ -216,19 +217,19 @@ class Query:
         return f"Query({self.model.n_states} states{beside}, {self.known} pairs known, {self.opened} opened)"
 
     def _left(self, state: int | str | None) -> int:
-        return self._merged(state_number("s", state, self.model))
+        return self._merged(asked_state("s", state, self.model))
 
     def _right(self, state: int | str | None) -> int:
         if self.other is None:
-            return self._merged(state_number("t", state, self.model))
-        return self._merged(self.model.n_states + state_number("t", state, self.other))
+            return self._merged(asked_state("t", state, self.model))
+        return self._merged(self.model.n_states + asked_state("t", state, self.other))
 
     def _merged(self, state: int) -> int:
         return state if self.of_state is None else int(self.of_state[state])
 
 
-def state_number(name: str, state: int | str | None, model: Chain | MDP | ModelParts) -> int:
-    """A state by its number, by its name, or the one that is labelled "init" (None)."""
+def asked_state(name: str, state: int | str | None, model: Chain | MDP | ModelParts) -> int:
+    """A state by its number or name (see `state_number`), or the one that is labelled "init" (None)."""
     n = model.n_states
     if state is None:
         initial = np.flatnonzero(model.state_labels.get("init", np.zeros(n, np.bool_)))
@@ -236,14 +237,7 @@ def state_number(name: str, state: int | str | None, model: Chain | MDP | ModelP
             found = "no state" if not len(initial) else f"{len(initial)} states"
             raise ValueError(f'{name} must be given: the model has {found} labelled "init".')
         return int(initial[0])
-    if isinstance(state, str):
-        names = model.state_names or ()
-        if state not in names:
-            raise ModelError(f"{name}: the model has no state named {state!r}.")
-        return names.index(state)
-    if not 0 <= check_whole(name, state) < n:
-        raise ValueError(f"{name} must be a state between 0 and {n - 1}; got {state}.")
-    return int(state)
+    return state_number(state, n, model.state_names, name)
 
 
 def _side_by_side(model: Chain | MDP, other: Chain | MDP) -> Chain | MDP:

@@ -38,9 +38,10 @@ class CpuBackend:
     """The host in one precision."""
 
     device: ClassVar[str] = "cpu"
+    on_host: ClassVar[bool] = True
 
     def __init__(self, dtype: Precision) -> None:
-        self.dtype, self.eps = dtype, float(np.finfo(dtype).eps)
+        self.dtype = dtype
 
     def zeros(self, shape: tuple[int, int]) -> HostDistances:
         return HostDistances(np.zeros(shape, self.dtype))

@@ -207,12 +207,18 @@ class CpuSweeper(Sweeper):
         return lower.astype(np.float64), upper.astype(np.float64)
 
     def _bound_unit(self, unit: Unit, lower: Array, upper: Array) -> None:
-        for target, order in ((lower, 1), (upper, -1)):
+        above: list[Array] = []  # of the unit's blocks, in their order
 
-            def fill(group: int, a0: int, a1: int, out: Array, order: int = order) -> None:
-                self.solver.bounds(group, a0, a1, *(out, np.zeros_like(out))[::order])
-                self._stop_if_halted()
+        def fill_lower(group: int, a0: int, a1: int, out: Array) -> None:
+            above.append(np.zeros_like(out))
+            self.solver.bounds(group, a0, a1, out, above[-1])
+            self._stop_if_halted()
 
+        def fill_upper(group: int, a0: int, a1: int, out: Array) -> None:
+            del group, a0, a1
+            out[:] = above.pop(0)
+
+        for target, fill in ((lower, fill_lower), (upper, fill_upper)):
             rows = self._combined_rows(unit, 1, fill, 1.0, NO_NOTES)
             kernels.write_rows(rows, unit.s0, self.begin(1), self.square, target)
 

@@ -37,10 +37,11 @@ class CudaBackend:
     """One GPU in one precision; raises `DeviceError` where there is none."""
 
     device: ClassVar[str] = "cuda"
+    on_host: ClassVar[bool] = False
 
     def __init__(self, dtype: Precision) -> None:
         kernels.check()
-        self.dtype, self.eps = dtype, float(np.finfo(dtype).eps)
+        self.dtype = dtype
 
     def zeros(self, shape: tuple[int, int]) -> DeviceDistances:
         return DeviceDistances(kernels.cupy().zeros(shape, self.dtype))

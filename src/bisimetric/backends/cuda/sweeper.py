@@ -226,12 +226,17 @@ class CudaSweeper(Sweeper):
         return units
 
     def _bound_unit(self, unit: Unit, lower: Array, upper: Array) -> None:
-        c = self.comparison
-        for target, order in ((lower, 1), (upper, -1)):
+        c, above = self.comparison, list[Array]()  # of the unit's blocks, in their order
 
-            def fill(group: int, a0: int, a1: int, out: Array, order: int = order) -> None:
-                self.solver.bounds(group, a0, a1, *(out, kernels.cupy().zeros_like(out))[::order])
+        def fill_lower(group: int, a0: int, a1: int, out: Array) -> None:
+            above.append(kernels.cupy().zeros_like(out))
+            self.solver.bounds(group, a0, a1, out, above[-1])
 
+        def fill_upper(group: int, a0: int, a1: int, out: Array) -> None:
+            del group, a0, a1
+            out[:] = above.pop(0)
+
+        for target, fill in ((lower, fill_lower), (upper, fill_upper)):
             rows = self._combined_rows(unit, 1, fill, Weights(float(c.c_R), float(c.c_T)))
             kernels.write_rows(self.solver.tally, rows, unit.s0, 1, c.square, target)
 

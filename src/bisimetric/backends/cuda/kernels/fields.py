@@ -97,7 +97,7 @@ def mirror(tally: Tally, d: Array) -> None:
 
 
 def start_rows(choices: Choices, s0: int, acc: Array) -> None:
-    """acc[s − s0, t] = the largest distance where s and t offer different actions, else 0."""
+    """acc[s − s0, t] = the largest distance where s and t are apart by actions or labels, else 0."""
     rows, n = acc.shape
     arguments = (choices.apart, choices.columns_apart, choices.largest, s0, rows, n, acc)
     launch("fields.cu", "start_rows", acc.dtype, *over(acc.size), arguments)
