@@ -54,6 +54,46 @@ def test_sb3_features_learn_the_metric(sb3, metric, tmp_path):
     loaded = sb3.MetricDQN.load(tmp_path / "model.zip")
     assert torch.equal(loaded.policy.q_net.features_extractor.encoder.layers[0][0].weight, weights[0])
     assert loaded.metric == metric
+    for name, value in model.metric_task.state_dict().items():
+        assert torch.equal(loaded.metric_task.state_dict()[name], value), name
+    assert loaded.metric_optimizer.state_dict()["state"].keys() == model.metric_optimizer.state_dict()["state"].keys()
+    loaded.set_env(model.get_env())
+    loaded.learn(60, reset_num_timesteps=False)
+
+
+def test_sb3_weights_say_how_large_steps_are(sb3):
+    """Adam's steps do not depend on the scale of a loss, so the weight is one of the learning rate."""
+
+    def moved(weight):
+        model = sb3.MetricDQN(
+            "MlpPolicy",
+            "CartPole-v1",
+            metric=learn.mico(0.99),
+            metric_weight=weight,
+            policy_kwargs=sb3.encoder_kwargs(dimensions=8, hidden=16),
+            learning_starts=60,
+            seed=0,
+        )
+        model.learn(80)
+        layer = model.policy.q_net.features_extractor.encoder.layers[0][0].weight
+        before = layer.detach().clone()
+        model._logger = model.logger
+        for group, factor in zip(model.metric_optimizer.param_groups, (weight, 1.0), strict=False):
+            assert group["lr"] == pytest.approx(factor * 1e-4)
+        model._metric_step(32)
+        return float((layer - before).abs().max())
+
+    small, large = moved(0.01), moved(1.0)
+    assert 20.0 < large / small < 500.0
+
+
+def test_sb3_refuses_another_discount_for_several_steps(sb3):
+    settings = {"policy_kwargs": sb3.encoder_kwargs(), "n_steps": 3, "gamma": 0.9}
+    with pytest.raises(ValueError, match=r"gamma\*\*3"):
+        sb3.MetricDQN("MlpPolicy", "CartPole-v1", metric=learn.mico(0.9), **settings)
+    sb3.MetricDQN("MlpPolicy", "CartPole-v1", metric=learn.mico(0.9**3), **settings)
+    with pytest.raises(ValueError, match="metric_weight"):
+        sb3.MetricDQN("MlpPolicy", "CartPole-v1", metric=learn.mico(0.9), metric_weight=-1.0)
 
 
 def test_sb3_refuses_features_that_cannot_learn(sb3):

@@ -32,7 +32,7 @@ def rows(seed: int, B: int = 5, K: int = 6):
 @given(seed=st.integers(0, 100))
 def test_one_particle_is_micos_target(seed):
     x = samples(seed, n=1)
-    for head in (NORM, learn.Diffuse(0.1)):
+    for head in (NORM, learn.Diffuse(0.1), learn.Kernel(0.5)):  # values of the last may be negative
         mico = learn.Independent().square(head, x)
         off = ~torch.eye(5, dtype=torch.bool)
         for reg in (0.0, 0.7):
@@ -81,6 +81,29 @@ def test_paired_particles_agree_with_squares(reg, debias):
     coupling = learn.Particles(4, reg, debias)
     whole = coupling.square(NORM, x)[torch.arange(6), partner]
     torch.testing.assert_close(coupling.paired(NORM, x, partner), whole, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("head", [NORM, learn.Diffuse(0.1), learn.Kernel(0.5)], ids=str)
+@pytest.mark.parametrize(
+    "coupling",
+    [learn.Independent(), learn.Particles(4), learn.Particles(4, debias=False), learn.Particles(4, 0.5)],
+    ids=str,
+)
+def test_states_with_themselves_are_one_number_in_pairs_and_in_squares(coupling, head):
+    x, partner = samples(2, B=6), torch.tensor([0, 5, 2, 1, 4, 3])
+    whole = coupling.square(head, x)[torch.arange(6), partner]
+    torch.testing.assert_close(coupling.paired(head, x, partner), whole, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("transport", [bm.Independent(), bm.Sinkhorn(1e7, cost="value")], ids=str)
+def test_known_rows_see_negative_values_as_they_are(transport):
+    P, support = rows(0)
+    head = learn.Kernel(0.5)
+    wanted = learn.Independent().square(head, CategoricalNext(P, support))
+    found = learn.Categorical(transport).square(head, CategoricalNext(P, support))
+    if isinstance(transport, bm.Independent):
+        torch.testing.assert_close(found, wanted)
+        assert float(head.values(support, support).min()) < 0.0
 
 
 def test_debiased_particles_of_equal_distributions_are_unbiased():

@@ -172,6 +172,11 @@ def test_corrected_rewards_take_off_variances():
     draws = 4.0 * torch.randn(2, 100_000, dtype=torch.float64, generator=generator) + torch.tensor([[10.0], [0.0]])
     squares = (draws[0] - draws[1]).square() - 32.0
     assert float(squares.mean()) == pytest.approx(100.0, rel=0.02)
+    corrected = learn.MetricLoss(learn.Norm(1.0), learn.Independent(), 0.9, rewards=rewards)
+    for worst in (math.nan, math.inf):
+        for moments in ((R, torch.full_like(R, worst)), (R * worst, torch.ones_like(R))):
+            with pytest.raises(ValueError, match=r"variances|reward: must be finite"):
+                corrected(Z, None, learn.RewardMoments(*moments), N, DONE)
     with pytest.raises(ValueError, match="variances"):
         rewards.check(learn.RewardMoments(sample, -variance))
 
@@ -236,6 +241,12 @@ BAD = {
     "three axes": ((N, T, R, N, DONE), ValueError, "z: embeddings"),
     "whole numbers": ((Z.long(), T, R, N, DONE), ValueError, "z: embeddings"),
     "other targets": ((Z, T[:3], R, N, DONE), ValueError, "z_target: must have the shape of z"),
+    "half precision": ((Z.half(), None, R, N, DONE), ValueError, "single or double precision.*Use z.float"),
+    "arrays": (
+        (Z, T, R, GaussianNext(Z.detach().numpy(), Z), DONE),
+        ValueError,
+        r"next.mean: must be \[6, 3\]; got ndarray",
+    ),
     "mixed types": ((Z, T, R.float(), N, DONE), ValueError, r"reward: is torch.float32.*Use reward.to"),
     "mixed types of next": ((Z, T, R, N.float(), DONE), ValueError, "next: is torch.float32"),
     "mixed devices": ((Z, T, R, N.to("meta"), DONE), ValueError, "next: is torch.float64 on meta"),
@@ -335,3 +346,65 @@ def test_exact_models_give_their_rewards():
     reward, rows, done = exact(chain_of(np.eye(2), [0.0, 1.0]))
     assert reward.dtype == rows.probs.dtype == torch.float64
     assert not done.any()
+
+
+def test_the_value_of_the_end_with_itself_is_known():
+    """Where the end goes is certain, so that its own pair counts, of which nothing else would say anything.
+
+    By all other pairs these embeddings are right, though U(end, end) = −10 is not 0: a residual of −10 + 0.9 · 10.
+    """
+    z = torch.tensor([[math.sqrt(14.5), 0.0]] * 2, dtype=torch.float64, requires_grad=True)
+    end = torch.tensor([math.sqrt(14.5), math.sqrt(0.5)], dtype=torch.float64, requires_grad=True)
+    reward, done = torch.zeros(2, dtype=torch.float64), torch.ones(2, dtype=torch.bool)
+    loss, said = learn.ksme(0.9)(z, None, reward, z.detach(), done, absorbing=end)
+    assert float(loss.detach()) == pytest.approx(1.0 / 7.0)
+    (gradient,) = torch.autograd.grad(loss, end)
+    assert float(gradient[1]) > 0.1
+    assert said.scalars()["bias"] == pytest.approx(-1.0 / 7.0)
+    seen = set()
+    for seed in range(50):  # and so it does among shuffled ones, where it is drawn
+        shuffled = learn.MetricLoss(learn.Kernel(10.0), learn.Independent(), 0.9, pairs=learn.Shuffled())
+        drawing = torch.Generator().manual_seed(seed)
+        value, _ = shuffled(z, None, reward, z.detach(), done, absorbing=end, generator=drawing)
+        seen.add(round(float(value.detach()), 9))
+    assert seen == {0.0, round(1.0 / 3.0, 9), 1.0}  # of all pairs drawn, of three that count, alone
+
+
+def test_pairs_of_a_state_with_its_own_sample_do_not_count():
+    """In the mean over permutations the shuffled loss is that of all pairs of different states."""
+    z, _, reward, samples, _ = batch(3, n=1)
+    done = torch.zeros(6, dtype=torch.bool)
+    settings_ = (learn.Diffuse(0.5), learn.Independent(), 0.9)
+    whole, _ = learn.MetricLoss(*settings_)(z, None, reward, samples[:, 0], done)
+    total, count = 0.0, 0.0
+    for seed in range(3000):
+        loss = learn.MetricLoss(*settings_, pairs=learn.Shuffled())
+        partner = loss.pairs.partners(6, z.device, torch.Generator().manual_seed(seed))
+        number = int((partner != torch.arange(6)).sum())
+        value, said = loss(z, None, reward, samples[:, 0], done, generator=torch.Generator().manual_seed(seed))
+        assert math.isfinite(said.scalars()["mean"])
+        total, count = total + float(value) * number, count + number
+    assert total / count == pytest.approx(float(whole), rel=0.05)
+
+
+def test_distances_of_pairs_at_any_scale():
+    for scale in (1e-30, 1e20):
+        x, y = (torch.tensor([v]) * scale for v in ([1.0, 0.0], [0.0, 1.0]))
+        assert float(learn.Diffuse(1.0).paired_distances(x, y)) == pytest.approx(math.pi / 2)
+        assert float(learn.Cosine().paired_values(x, y)) == pytest.approx(1.0)
+
+
+def test_kernels_of_too_low_a_level_are_warned_of():
+    with pytest.warns(learn.HeadCeilingWarning, match=r"up to 0\.04"):
+        learn.MetricLoss(learn.Kernel(0.01), learn.Independent(), 0.9, reward_span=1.0)
+    learn.ksme(0.9, reward_span=4.0)
+
+
+@pytest.mark.parametrize("make", [learn.ksme, learn.mico, learn.simsr, learn.dbc])
+def test_discounts_are_below_one(make):
+    with pytest.raises(ValueError, match="discount"):
+        make(1.0)
+    with pytest.raises(ValueError, match="reward_span"):
+        learn.dbc(0.9, reward_span=-1.0, as_published=True)
+    with pytest.raises(ValueError, match="reward_span"):
+        learn.norm_bound(learn.Diffuse(0.1), 0.9, -1.0)

@@ -188,3 +188,22 @@ def test_the_table_of_the_page_is_what_the_oracle_says():
             error = float(np.abs(got - exact).max()) / exact.max()
             assert 100.0 * error == pytest.approx(float(share.strip(" %")), abs=0.51), (name, k)
             assert correlation(got[off], exact[off]) == pytest.approx(float(seen), abs=0.006), (name, k)
+
+
+def test_values_are_of_the_weight_that_distances_are_of():
+    """With c_T below the discount d_π bounds differences of the values of discount c_T, no others."""
+    truth = bm.solve_metric(CHAIN, tol=1e-9, transition_weight=0.3)
+    z = torch.tensor(truth.distance)  # the maximum norm of rows of a metric is the metric
+    found = learn.oracle.score(z, MDP, POLICY, head=learn.Norm(math.inf), truth=truth)
+    assert found.sup < 1e-8
+    assert found.lipschitz < 1e-8
+
+
+def test_the_truth_must_be_of_the_same_chain(tmp_path):
+    z = torch.zeros(12, 2)
+    other = MDP.under(np.eye(3)[np.zeros(12, int)])
+    for wrong in (other, bm.Chain.from_arrays(CHAIN.rows.matrix(), 2.0 * CHAIN.rewards, 0.9)):
+        with pytest.raises(ValueError, match="another model"):
+            learn.oracle.score(z, MDP, POLICY, head=learn.Norm(1.0), truth=bm.solve_metric(wrong, tol=0.1))
+    bm.solve_metric(CHAIN, tol=0.1).save(tmp_path / "d.npz")
+    learn.oracle.score(z, MDP, POLICY, head=learn.Norm(1.0), truth=bm.MetricSolution.load(tmp_path / "d.npz"))

@@ -110,7 +110,7 @@ def test_mixtures_are_exact(seed, alpha):
     assert sum(mixture.weights) == pytest.approx(1.0)
 
 
-@given(seed=st.integers(0, 10_000), keep=st.integers(1, 5), alpha=st.sampled_from([0.01, 0.3, 0.9, 1.0]))
+@given(seed=st.integers(0, 10_000), keep=st.integers(2, 5), alpha=st.sampled_from([0.01, 0.3, 0.9, 1.0]))
 def test_what_dropping_moves_is_bounded(seed, keep, alpha):
     rng = np.random.default_rng(seed)
     start = table(rng, 4, 3, "one")
@@ -123,6 +123,19 @@ def test_what_dropping_moves_is_bounded(seed, keep, alpha):
         moved = float(learn.total_variation(dropping(), whole()).max())
         assert moved <= dropping.tv_dropped + 1e-12
         assert float(learn.total_variation(dropping(), last).max()) <= dropping.tv_step + 1e-12
+
+
+@pytest.mark.parametrize(("alpha", "keep"), [(0.01, 50), (0.1, 2), (0.3, 20)])
+def test_old_policies_are_forgotten_as_fast_with_few_snapshots(alpha, keep):
+    """The first policy's weight falls by 1 − α a step, however few are kept; once it is the lightest it is none."""
+    mixture = learn.SnapshotMixture(alpha, torch.tensor([[1.0, 0.0]], dtype=torch.float64), keep=keep)
+    for k in range(1, 600):
+        mixture.update(torch.tensor([[0.0, 1.0]], dtype=torch.float64))
+        first = float(mixture()[0, 0])
+        assert first == pytest.approx((1.0 - alpha) ** k, rel=1e-9) or (
+            first == 0.0 and (1.0 - alpha) ** k < 1.0 / keep
+        )
+    assert float(mixture()[0, 0]) == 0.0 or alpha * 600 < 10
 
 
 def test_snapshots_do_not_change_any_more():
@@ -204,7 +217,15 @@ def test_continuous_actions_are_refused():
     [
         (lambda: learn.SnapshotMixture(0.0, torch.eye(2)), "alpha"),
         (lambda: learn.SnapshotMixture(1.5, torch.eye(2)), "alpha"),
-        (lambda: learn.SnapshotMixture(0.5, torch.eye(2), keep=0), "keep"),
+        (lambda: learn.SnapshotMixture(0.5, torch.eye(2), keep=1), "keep"),
+        (lambda: learn.SnapshotMixture(0.5, torch.full((3, 4), 0.25)).update(torch.ones(3, 1)), "one kind"),
+        (lambda: learn.SnapshotMixture(0.5, torch.full((3, 4), 0.25)).update(torch.full((4,), 0.25)), "a row for each"),
+        (
+            lambda: learn.SnapshotMixture(0.5, torch.eye(2)).update(learn.SoftmaxPolicy(torch.nn.Linear(2, 2))),
+            "one kind",
+        ),
+        (lambda: learn.MirrorStep(0.1)(torch.zeros(0, 3), torch.zeros(0, 3)), "must have states"),
+        (lambda: learn.MirrorStep(0.1)(torch.eye(2), np.eye(2)), "must be a tensor"),
         (lambda: learn.SnapshotMixture(0.5, torch.ones(2, 2)), "SoftmaxPolicy"),
         (lambda: learn.SnapshotMixture(0.5, lambda x: x), "cannot be copied"),
         (learn.SnapshotMixture(0.5, torch.nn.Linear(1, 2)), "needs some"),

@@ -31,8 +31,14 @@ def angles(x: Tensor, y: Tensor) -> Tensor:
 
 def paired_angles(x: Tensor, y: Tensor) -> Tensor:
     """Angles of embeddings [..., D] and embeddings [..., D], one by one."""
-    u, v = directions(x)[0], directions(y)[0]
+    u, v = directions(_of_size_one(x))[0], directions(_of_size_one(y))[0]
     return _angle(norm_of(u - v, 2.0), norm_of(u + v, 2.0))
+
+
+def _of_size_one(x: Tensor) -> Tensor:
+    """Embeddings with a largest entry of 1, so that no square leaves the range of single precision."""
+    peak = x.detach().abs().amax(-1, keepdim=True)
+    return x / peak.masked_fill(peak == 0.0, 1.0)
 
 
 def _angle(apart: Tensor, across: Tensor) -> Tensor:
@@ -50,7 +56,7 @@ def cosine_gaps(x: Tensor, y: Tensor) -> Tensor:
 
 def paired_cosine_gaps(x: Tensor, y: Tensor) -> Tensor:
     """1 − cos of angles, one by one."""
-    return 0.5 * (directions(x)[0] - directions(y)[0]).square().sum(-1)
+    return 0.5 * (directions(_of_size_one(x))[0] - directions(_of_size_one(y))[0]).square().sum(-1)
 
 
 def by_products(x: Tensor, y: Tensor, *, turned: bool) -> Tensor:

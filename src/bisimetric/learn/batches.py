@@ -34,6 +34,8 @@ def checked(
     """A batch from a loss's arguments; refuses shapes, devices and types that do not fit together."""
     if not isinstance(z, Tensor) or z.ndim != 2 or not z.dtype.is_floating_point:
         raise ValueError(f"z: embeddings must be a tensor of real numbers [B, D]; got {_said(z)}.")
+    if z.dtype not in (torch.float32, torch.float64):
+        raise ValueError(f"z: embeddings must be of single or double precision; got {z.dtype}. Use z.float().")
     B = len(z)
     if B < 2:
         raise ValueError(f"z: a loss on pairs needs at least two states; got a batch of {B}.")
@@ -88,7 +90,7 @@ def _parts(following: Next, z: Tensor) -> dict[str, Tensor]:
         return {"next": following}
     if isinstance(following, GaussianNext):
         for name, value in following._asdict().items():
-            if value.shape != z.shape:
+            if not isinstance(value, Tensor) or value.shape != z.shape:
                 raise ValueError(f"next.{name}: must be [{B}, {D}]; got {_said(value)}.")
         return {"next.mean": following.mean, "next.std": following.std}
     if isinstance(following, CategoricalNext):
@@ -159,7 +161,10 @@ def _led(following: Next, done: Tensor, absorbing: Tensor) -> Next:
         std = following.std.masked_fill(done[:, None], 0.0)
         return GaussianNext(torch.cat([mean, absorbing[None]]), torch.cat([std, torch.zeros_like(std[:1])]))
     if isinstance(following.probs, TransitionRows):
-        raise ValueError("done: TransitionRows are a whole model; make terminal states absorbing in it.")
+        raise ValueError(
+            "next: TransitionRows are a whole model, and there is no state beside it to end in: make terminal states "
+            "absorbing in it, and leave out absorbing=."
+        )
     probs = torch.cat([following.probs.masked_fill(done[:, None], 0.0), done[:, None].to(following.probs)], dim=1)
     last = torch.zeros_like(probs[:1])
     last[0, -1] = 1.0

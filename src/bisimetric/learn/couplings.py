@@ -30,9 +30,9 @@ class Coupling(ABC):
     def paired(self, head: Head, following: Next, partner: Tensor) -> Tensor:
         """T(D) of each state i and state partner[i] [B]."""
 
-    def knows_diagonal(self, following: Next) -> bool:
+    def knows_diagonal(self, head: Head, following: Next) -> bool:
         """Whether the values of a state with itself are true ones, and not those of one sample with itself."""
-        del following
+        del head, following
         return True
 
     def refuse(self, following: Next, wanted: str) -> TypeError:
@@ -83,9 +83,15 @@ class Independent(Coupling):
             return ((P @ head.next_values(following.support, following.support)) * P[partner]).sum(-1)
         if not isinstance(following, Tensor):
             raise self.refuse(following, "samples [B, D] or [B, n, D], or a CategoricalNext")
-        return head.next_paired_values(following[:, :, None, :], following[partner][:, None, :, :]).mean(dim=(1, 2))
+        values = head.next_paired_values(following[:, :, None, :], following[partner][:, None, :, :])
+        found = values.mean(dim=(1, 2))
+        n, own = following.shape[1], partner == torch.arange(len(partner), device=partner.device)
+        if n > 1 and bool(own.any()):
+            same = values[own]
+            found[own] = (same.sum(dim=(1, 2)) - same.diagonal(dim1=1, dim2=2).sum(-1)) / (n * (n - 1))
+        return found
 
-    def knows_diagonal(self, following: Next) -> bool:
+    def knows_diagonal(self, head: Head, following: Next) -> bool:
         return isinstance(following, CategoricalNext) or (isinstance(following, Tensor) and following.shape[1] > 1)
 
 
@@ -107,10 +113,11 @@ class Categorical(Coupling):
     def square(self, head: Head, following: Next) -> Tensor:
         if not isinstance(following, CategoricalNext):
             raise self.refuse(following, "a CategoricalNext(probs, support)")
-        ground = head.next_values(following.support, following.support).clamp_min(0.0)
+        ground = head.next_values(following.support, following.support)
         if isinstance(self.transport, IndependentTransport) and self.transport == IndependentTransport():
             P = probabilities(following)
             return P @ ground @ P.T
+        ground = ground.clamp_min(0.0)
         if not self.transport.with_diagonal:
             ground = ground.fill_diagonal_(0.0)
         given = following.probs

@@ -91,7 +91,7 @@ class Diagnostics:
         if self.ceiling < now["largest"]:
             yield (
                 f"the head represents distances up to {self.ceiling:.3g} and the fixed point may reach "
-                f"{now['largest']:.3g}: scale the rewards, or take a head without a ceiling (Norm, Kernel)"
+                f"{now['largest']:.3g}: scale the rewards, or take Norm, or Kernel with a higher level"
             )
 
 

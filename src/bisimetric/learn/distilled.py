@@ -20,7 +20,9 @@ class KLPenalty:
     """weight · mean over states of KL(π_new ‖ π_old): a term for an actor's loss.
 
     Heuristic. By Pinsker's inequality TV² ≤ KL/2 state by state, but the loss holds the mean down where the batch is,
-    and only against what else is gained; no state's TV is bounded. `total_variation` measures what came out.
+    and only against what else is gained; no state's TV is bounded. `total_variation` measures what came out. Logarithms
+    of probabilities are cut off at the smallest numbers there are, so where the old policy has a 0 that the new one has
+    not, the penalty is large and not infinite.
 
     Args:
         weight: at least 0.

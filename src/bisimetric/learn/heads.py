@@ -77,7 +77,8 @@ class Norm(Head):
 
     Args:
         p: at least 1; infinity is the maximum norm. In enough dimensions p = ∞ represents any metric, p = 1 those that
-            are cuts put together, p = 2 the Euclidean ones only.
+            are cuts put together, p = 2 the Euclidean ones only. Powers are taken as they are: in single precision
+            differences below 10^(−38/p) count as 0, and p = 20 is none for small ones.
     """
 
     translates: ClassVar[bool] = True
@@ -156,7 +157,9 @@ class Kernel(Head):
     The distance k(x, x) + k(y, y) − 2 k(x, y) = ‖φ_x − φ_y‖² is then the reduced MICo distance. In k the equation reads
     k = (1 − c_T)·level − c_R ΔR/2 + c_T E[k']: with rewards over a range of length L the right side is a positive
     definite kernel where (1 − c_T)·level ≥ c_R L/4, and then some embedding represents the fixed point.
-    Ref.: Castro, Kastner, Panangaden and Rowland, A kernel perspective on behavioural metrics (TMLR 2023).
+    A fixed point is not negative, so U(x, x) ≥ 0 and ‖φ_x‖² ≤ level there: distances of one that an embedding
+    represents are at most 4·level. Ref.: Castro, Kastner, Panangaden and Rowland, A kernel perspective on behavioural
+    metrics (TMLR 2023).
 
     Args:
         level: k of states whose distance U is 0; the published code's is 1/(1 − c_T).
@@ -172,7 +175,7 @@ class Kernel(Head):
 
     @property
     def ceiling(self) -> float:
-        return math.inf
+        return 4.0 * self.level
 
     def ceiling_within(self, norm: float) -> float:
         return 4.0 * norm * norm

@@ -29,6 +29,13 @@ from .penalties import Penalty, Square
 from .rewards import Reward, RewardDistance, SampledRewards
 
 
+def checked_discount(weight: float) -> float:
+    """c_T in [0, 1)."""
+    if not 0.0 <= check_number("transition_weight", weight) < 1.0:
+        raise ValueError(f"transition_weight (the discount) must be in [0, 1); got {weight}.")
+    return float(weight)
+
+
 class HeadCeilingWarning(UserWarning):
     """The head of a loss cannot represent distances as large as its fixed point may have."""
 
@@ -47,7 +54,8 @@ class MetricLoss:
         rewards: ΔR (`SampledRewards`, `MeanRewards`, `VarianceCorrected`).
         penalty: ρ (`Square`, `Huber`).
         pairs: `AllPairs()` or `Shuffled()`.
-        reward_span: largest minus smallest reward of the problem. Given, the head's ceiling is checked against the
+        reward_span: largest minus smallest reward of the problem; where episodes end in terminal states, with the
+            reward 0 after the end among them (CartPole's is 1). Given, the head's ceiling is checked against the
             largest possible distance, c_R·span/(1 − c_T), with a `HeadCeilingWarning`; diagnostics are shares of that.
         against: whose embeddings D compares those of z with, "online" (z itself) or "target" (z_target, as MICo's
             code).
@@ -69,8 +77,7 @@ class MetricLoss:
         kinds = {"head": Head, "coupling": Coupling, "rewards": RewardDistance, "penalty": Penalty, "pairs": Pairs}
         for name, kind in kinds.items():
             check_type(name, getattr(self, name), kind)
-        if not 0.0 <= check_number("transition_weight", self.transition_weight) < 1.0:
-            raise ValueError(f"transition_weight must be in [0, 1); got {self.transition_weight}.")
+        checked_discount(self.transition_weight)
         if not 0.0 < check_number("reward_weight", self.reward_weight) < math.inf:
             raise ValueError(f"reward_weight must be positive and finite; got {self.reward_weight}.")
         if self.against not in ("online", "target"):
@@ -126,39 +133,49 @@ class MetricLoss:
         if self.terminals == "absorbing":
             batch = batches.with_terminals(batch, done, absorbing, at_origin=self.head.translates)
         try:
-            values, target, diagonal = self._pairs(batch, generator)
+            values, target, unknown = self._pairs(batch, len(z), generator)
         except NotFiniteError:
             batches.blame(batch)
-        if not diagonal:  # residuals of 0 there, and with them no gradients
-            target.diagonal().copy_(values.detach().diagonal())
-        loss = self.penalty(values, target) / _count(values, diagonal)
+        # Residuals of 0 where the value of a state with itself is not known, and with them no gradients.
+        own = values.detach()[*unknown]
+        target[*unknown] = own
+        totals = _Totals.of(values.detach(), target, own)
+        loss = self.penalty(values, target) / totals.number
         if not bool(torch.isfinite(loss)):
             batches.blame(batch)
-        return loss, self._diagnostics(loss, values.detach(), target, diagonal, batch)
+        return loss, self._diagnostics(loss, totals, values.detach(), batch)
 
-    def _pairs(self, batch: Batch, generator: torch.Generator | None) -> tuple[Tensor, Tensor, bool]:
-        """(values, targets, whether those of a state with itself count) of the chosen pairs."""
+    def _pairs(
+        self, batch: Batch, states: int, generator: torch.Generator | None
+    ) -> tuple[Tensor, Tensor, tuple[Tensor, ...]]:
+        """(values, targets, places of those that do not count) of the chosen pairs.
+
+        These are of states with themselves, where nothing is known of that; of the first `states` at most: where the
+        absorbing state goes is certain.
+        """
         other = batch.z if self.against == "online" else batch.z_target
         c_R, c_T = self.reward_weight, self.transition_weight
+        counted = self.pairs.diagonal if isinstance(self.pairs, AllPairs) else None
+        if counted is None:
+            counted = self.coupling.knows_diagonal(self.head, batch.following)
+        unknown = 0 if counted else len(batch) if self.head.zero_diagonal else states
+        places = torch.arange(unknown, device=batch.z.device)
         if isinstance(self.pairs, Shuffled):
             partner = self.pairs.partners(len(batch), batch.z.device, generator)
             values = self.head.paired_values(batch.z, other[partner])
             with torch.no_grad():
                 delta = self.rewards.between(batch.reward, tuple(value[partner] for value in batch.reward))
-                return values, c_R * delta + c_T * self.coupling.paired(self.head, batch.following, partner), True
+                target = c_R * delta + c_T * self.coupling.paired(self.head, batch.following, partner)
+            return values, target, (places[partner[:unknown] == places],)
         values = self.head.values(batch.z, other)
         with torch.no_grad():
             left = tuple(value[:, None] for value in batch.reward)
             delta = self.rewards.between(left, tuple(value[None, :] for value in batch.reward))
             target = (c_R * delta).add_(self.coupling.square(self.head, batch.following), alpha=c_T)
-        diagonal = self.pairs.diagonal if isinstance(self.pairs, AllPairs) else True
-        if diagonal is None:
-            diagonal = self.coupling.knows_diagonal(batch.following)
-        return values, target, diagonal
+        return values, target, (places, places)
 
-    def _diagnostics(self, loss: Tensor, values: Tensor, target: Tensor, diagonal: bool, batch: Batch) -> Diagnostics:
+    def _diagnostics(self, loss: Tensor, totals: _Totals, values: Tensor, batch: Batch) -> Diagnostics:
         with torch.no_grad():
-            totals = _Totals.of(values, target, diagonal)
             apart = self._apart(totals, batch, matrix=values.ndim == 2)
             return Diagnostics(
                 loss=loss.detach(),
@@ -196,16 +213,11 @@ class _Totals(NamedTuple):
     own: Tensor
 
     @classmethod
-    def of(cls, values: Tensor, target: Tensor, diagonal: bool) -> _Totals:
-        """Without `diagonal`, values and targets of states with themselves are equal, and do not count."""
-        total, wanted, number = values.sum(), target.sum(), _count(values, diagonal)
+    def of(cls, values: Tensor, target: Tensor, left_out: Tensor) -> _Totals:
+        """`left_out`: values, and targets, of pairs that do not count."""
+        total, wanted, without = values.sum(), target.sum(), left_out.sum()
+        number = max(values.numel() - left_out.numel(), 1)
         if values.ndim == 1:
-            return cls(total, wanted, number, torch.zeros_like(total), torch.zeros_like(total))
+            return cls(total - without, wanted - without, number, torch.zeros_like(total), torch.zeros_like(total))
         own = values.diagonal().sum()
-        between = total - own
-        return cls(total if diagonal else between, wanted if diagonal else wanted - own, number, between, own)
-
-
-def _count(pairs: Tensor, diagonal: bool) -> int:
-    """How many pairs count."""
-    return pairs.numel() if diagonal else pairs.numel() - len(pairs)
+        return cls(total - without, wanted - without, number, total - own, own)

@@ -52,6 +52,10 @@ class MirrorStep:
     def __call__(self, policy: Tensor, q: Tensor) -> MirrorUpdate:
         """One step from probabilities [..., A] along values q of the same shape; q is not looked at where π = 0."""
         probs = checked_probabilities(policy, "policy")
+        if not isinstance(q, Tensor):
+            raise TypeError(f"q: must be a tensor of values; got {type(q).__name__}.")
+        if not probs.numel():
+            raise ValueError(f"policy: must have states and actions; got shape {list(probs.shape)}.")
         if q.shape != probs.shape:
             raise ValueError(f"q: must have the shape of the policy, {list(probs.shape)}; got {list(q.shape)}.")
         taken = probs > 0.0

@@ -65,16 +65,17 @@ class Particles(Coupling):
         """How much of (value of half the samples − value of all) the bias is."""
         return 1.0 / (math.sqrt(2.0) - 1.0) if self.reg == 0.0 else 1.0
 
-    def knows_diagonal(self, following: Next) -> bool:
+    def knows_diagonal(self, head: Head, following: Next) -> bool:
         del following
-        return self.reg == 0.0  # 0; with λ > 0 both sides would be the same samples
+        return self.reg == 0.0 and head.zero_diagonal  # 0; otherwise both sides would be the same samples
 
     def square(self, head: Head, following: Next) -> Tensor:
         samples = self._samples(following)
         B, n, D = samples.shape
         flat = samples.reshape(B * n, D)
-        ground = on_host(head.next_values(flat, flat).clamp_min(0.0))
-        values = empirical_transports(ground, n, self.transport, self.excess if self.debias else 0.0)
+        values = empirical_transports(
+            on_host(head.next_values(flat, flat)), n, self.transport, self.excess if self.debias else 0.0
+        )
         return torch.as_tensor(values, dtype=samples.dtype, device=samples.device)
 
     def paired(self, head: Head, following: Next, partner: Tensor) -> Tensor:
@@ -82,7 +83,10 @@ class Particles(Coupling):
         if self.reg > 0.0:  # all pairs at once are faster than single ones with a plan each
             return self.square(head, following)[torch.arange(len(partner), device=partner.device), partner]
         pairs = zip(samples, samples[partner], strict=True)
-        values = [self._pair(on_host(head.next_values(x, y).clamp_min(0.0))) for x, y in pairs]
+        values = [
+            0.0 if i == j else self._pair(on_host(head.next_values(x, y)))
+            for i, (j, (x, y)) in enumerate(zip(partner.tolist(), pairs, strict=True))
+        ]
         return torch.as_tensor(values, dtype=samples.dtype, device=samples.device)
 
     def _pair(self, ground: Floats) -> float:
@@ -101,9 +105,14 @@ class Particles(Coupling):
 
 
 def empirical_transports(ground: Floats, n: int, transport: Transport, excess: float) -> Floats:
-    """Transports of all pairs of B sets of n points each [B, B], from ground costs [B·n, B·n], extrapolated."""
+    """Transports of all pairs of B sets of n points each [B, B], from ground costs [B·n, B·n], extrapolated.
+
+    Costs below 0 are lifted: both transports have p = 1, so that adds the same to all of them and changes no plan.
+    Exact transport of a set to itself is 0.
+    """
+    low = min(float(ground.min()), 0.0)
+    ground = ground - low
     if isinstance(transport, Exact):
-        ground = ground.copy()
         np.fill_diagonal(ground, 0.0)
     points = np.arange(len(ground), dtype=np.int32).reshape(-1, n)
     parts = [points] if excess == 0.0 else [points, points[:, : n // 2], points[:, n // 2 :]]
@@ -114,7 +123,10 @@ def empirical_transports(ground: Floats, n: int, transport: Transport, excess: f
         np.repeat(1.0 / sizes, sizes),
         len(ground),
     ).normalised()
-    return extrapolated(Transports(rows, transport, parts=len(parts), remember=False)(ground), excess)
+    found = low + extrapolated(Transports(rows, transport, parts=len(parts), remember=False)(ground), excess)
+    if isinstance(transport, Exact):
+        np.fill_diagonal(found, 0.0)
+    return found
 
 
 def extrapolated(values: Floats, excess: float) -> Floats:
@@ -126,7 +138,9 @@ def extrapolated(values: Floats, excess: float) -> Floats:
 def _value(ground: Floats) -> float:
     """The exact transport of one pair of uniform distributions."""
     a, b = (np.full(k, 1.0 / k) for k in ground.shape)
-    return transport_cost(Exact(), ground, plan_of(Exact(), ground, a, b), a, b)[0]
+    low = min(float(ground.min()), 0.0)
+    lifted = ground - low
+    return low + transport_cost(Exact(), lifted, plan_of(Exact(), lifted, a, b), a, b)[0]
 
 
 def transport_of(cost: Tensor, reg: float = 0.0, *, a: Tensor | None = None, b: Tensor | None = None) -> Tensor:

@@ -19,7 +19,7 @@ from typing import Literal, overload
 from .couplings import Independent
 from .gaussian import GaussianW2
 from .heads import Cosine, Diffuse, Kernel, Norm
-from .loss import MetricLoss
+from .loss import MetricLoss, checked_discount
 from .pairs import AllPairs, Shuffled
 from .penalties import Huber
 from .published import PublishedDBC
@@ -44,7 +44,7 @@ def dbc(
 
     Args:
         gamma: c_T, the discount.
-        reward_span: largest minus smallest reward, for checks and diagnostics.
+        reward_span: largest minus smallest reward (see `MetricLoss`), for checks and diagnostics.
         reward_weight: c_R.
         as_published: what the public code does.
     """
@@ -69,7 +69,7 @@ def mico(
     Args:
         gamma: c_T, the discount (γⁿ for n-step rewards).
         beta: weight of the angle.
-        reward_span: largest minus smallest reward; given, it warns of the ceiling.
+        reward_span: largest minus smallest reward (see `MetricLoss`); given, it warns of the ceiling.
         reward_weight: c_R.
         as_published: what the public code does.
     """
@@ -99,11 +99,11 @@ def ksme(
 
     Args:
         gamma: c_T, the discount.
-        reward_span: largest minus smallest reward, for checks and diagnostics.
+        reward_span: largest minus smallest reward (see `MetricLoss`), for checks and diagnostics.
         reward_weight: c_R; with a span of rewards above 4 choose it at most 4/span.
         as_published: what the public code does.
     """
-    head = Kernel(1.0 / (1.0 - gamma))
+    head = Kernel(1.0 / (1.0 - checked_discount(gamma)))
     if reward_span is not None and reward_weight * reward_span > 4.0:
         raise ValueError(
             f"ksme: 1 − c_R |r − r'|/2 is no kernel for rewards over a range of {reward_span:g}; "
@@ -134,7 +134,7 @@ def simsr(
 
     Args:
         gamma: c_T, the discount.
-        reward_span: largest minus smallest reward; given, it warns of the ceiling.
+        reward_span: largest minus smallest reward (see `MetricLoss`); given, it warns of the ceiling.
         reward_weight: c_R; (1 − γ)·2/span and less keeps below the ceiling.
         as_published: what the public code does.
     """

@@ -23,6 +23,7 @@ from . import batches
 from .diagnostics import Diagnostics, scale_of
 from .gaussian import GaussianW2, coordinate_w2, moments
 from .heads import Head, Norm
+from .loss import checked_discount
 from .nexts import Next
 from .pairs import Shuffled
 from .rewards import Reward, SampledRewards
@@ -45,8 +46,9 @@ class PublishedDBC:
     reward_span: float | None = None
 
     def __post_init__(self) -> None:
-        if not 0.0 <= check_number("transition_weight", self.transition_weight) < 1.0:
-            raise ValueError(f"transition_weight must be in [0, 1); got {self.transition_weight}.")
+        checked_discount(self.transition_weight)
+        if self.reward_span is not None and not 0.0 <= check_number("reward_span", self.reward_span) < math.inf:
+            raise ValueError(f"reward_span must be finite and not negative; got {self.reward_span}.")
         if not 0.0 < check_number("reward_weight", self.reward_weight) < math.inf:
             raise ValueError(f"reward_weight must be positive and finite; got {self.reward_weight}.")
 
@@ -68,8 +70,8 @@ class PublishedDBC:
     ) -> tuple[Tensor, Diagnostics]:
         """The loss of a batch; arguments as for `MetricLoss`, of which `z_target`, `done` and `absorbing` have no say.
 
-        next: `GaussianNext` or `CategoricalNext`; or the predictions of a deterministic model [B, D], of which the code
-        takes h in place of W₂.
+        next: `GaussianNext` or `CategoricalNext`; or predictions [B, D], of which the code takes h in place of W₂ where
+        its transition_model_type is ''. For 'deterministic' it takes |Δμ|: a `GaussianNext` with deviations of 0.
         """
         del absorbing
         rewards = SampledRewards()

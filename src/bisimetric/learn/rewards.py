@@ -65,10 +65,10 @@ class VarianceCorrected(RewardDistance):
     def check(self, reward: Reward) -> tuple[Tensor, ...]:
         if not isinstance(reward, RewardMoments):
             raise TypeError("reward: VarianceCorrected() takes RewardMoments(sample, variance); got a plain tensor.")
-        if bool((reward.variance < 0.0).any()):
-            raise ValueError("reward: variances must not be negative.")
+        if not bool(((reward.variance >= 0.0) & (reward.variance < torch.inf)).all()):
+            raise ValueError("reward: variances must be finite and not negative.")
         return tuple(reward)
 
     def between(self, left: tuple[Tensor, ...], right: tuple[Tensor, ...]) -> Tensor:
         square = (left[0] - right[0]).square() - left[1] - right[1]
-        return torch.where(square > 0.0, square, torch.zeros_like(square)).sqrt()
+        return square.clamp_min(0.0).sqrt()  # which keeps what is no number

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -27,7 +27,8 @@ class Score:
     Attributes:
         sup, mean: largest and mean |d̂ − d_π| over pairs of different states.
         correlation: Pearson's, over these pairs; NaN where all distances are equal.
-        lipschitz: by how much c_R |V^π(s) − V^π(t)| exceeds d̂(s, t) at most; d_π has 0.
+        lipschitz: by how much c_R |V^π(s) − V^π(t)| exceeds d̂(s, t) at most; d_π has 0. Where c_T is below the
+            discount that is no theorem, so V^π is then that of the discount c_T.
         agreement: adjusted Rand index of the classes of d̂ and those of d_π, both by `EpsilonCover(eps)`; 1 is the
         same. eps: that of the classes.
         diameter: the largest distance by d_π.
@@ -79,15 +80,15 @@ def score(
     if truth is None:
         span = chain.reward_span or 1.0
         truth = solve_metric(chain, tol=1e-6 * span / (1.0 - chain.gamma))
-    if truth.n_states != chain.n_states:
-        raise ValueError(f"truth: has {truth.n_states} states, the model {chain.n_states}.")
+    _refuse_another(truth, chain)
     z = embeddings(encoder, chain.n_states, observations)
     with torch.no_grad():
         guess = np.asarray(head.distances(z, z).double().cpu().numpy())
     exact = np.asarray(truth.distance, np.float64)
     different = ~np.eye(chain.n_states, dtype=bool)
     gaps = np.abs(guess - exact)[different]
-    V, _ = policy_values(chain, np.zeros(chain.n_states))
+    gamma = min(chain.gamma, truth.question.transition_weight)
+    V, _ = policy_values(replace(chain, gamma=gamma), np.zeros(chain.n_states))
     steps = truth.question.reward_weight * np.abs(V[:, None] - V[None, :])
     reach = 0.01 * truth.largest if eps is None else eps
     cover = EpsilonCover(reach)
@@ -102,6 +103,18 @@ def score(
         error=truth.error,
         distance=guess,
     )
+
+
+def _refuse_another(truth: MetricSolution, chain: Chain) -> None:
+    """Refuse the metric of another chain; one that was loaded from a file does not know which it is of."""
+    if truth.n_states != chain.n_states:
+        raise ValueError(f"truth: has {truth.n_states} states, the model {chain.n_states}.")
+    if not truth.restart.has_model:
+        return
+    of = truth.restart.reduction.full
+    same = isinstance(of, Chain) and np.array_equal(of.rewards, chain.rewards)
+    if not same or abs(of.rows.matrix() - chain.rows.matrix()).sum() > 0.0:
+        raise ValueError("truth: is the metric of another model; it must be that of this policy's chain.")
 
 
 def embeddings(

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from ..checks import check_number
 from .heads import Head
+from .loss import checked_discount
 from .norms import norm_of
 
 
@@ -63,11 +64,15 @@ def norm_bound(head: Head, transition_weight: float, reward_span: float, reward_
 
     That is half of it for `Norm` (two points of a ball are at most two radii apart), its root for `Diffuse` (to which
     angles add up to βπ), the root of the level for `Kernel`, 1 for `Cosine`. For `Norm(p)` the bound is sufficient, not
-    necessary: it may keep the embedding from some metrics, which need a ball of up to twice that radius. Ref.: Kemertas
-    and Aumentado-Armstrong, Towards robust bisimulation metric learning (NeurIPS 2021).
+    necessary: it may keep the embedding from some metrics, which need a ball of up to twice that radius: so do those in
+    which a terminal state at the origin is as far from others as it can be. `reward_span` is that of all rewards, the 0
+    after the end among them. Ref.: Kemertas and Aumentado-Armstrong, Towards robust bisimulation metric learning
+    (NeurIPS 2021).
     """
-    if not 0.0 <= check_number("transition_weight", transition_weight) < 1.0:
-        raise ValueError(f"transition_weight must be in [0, 1); got {transition_weight}.")
+    checked_discount(transition_weight)
+    for name, value in (("reward_span", reward_span), ("reward_weight", reward_weight)):
+        if not 0.0 <= check_number(name, value) < math.inf:
+            raise ValueError(f"{name} must be finite and not negative; got {value}.")
     return head.norm_for(reward_weight * reward_span / (1.0 - transition_weight))
 
 

@@ -71,6 +71,8 @@ def snapshot(policy: Policy) -> Policy:
     if isinstance(policy, nn.Module):
         return copy.deepcopy(policy).eval().requires_grad_(False)
     if isinstance(policy, Tensor):
+        if policy.ndim != 2:
+            raise ValueError(f"policy: a table has a row for each state [S, A]; got shape {list(policy.shape)}.")
         return checked_probabilities(policy.detach().clone(), "policy")
     raise TypeError(
         "policy: must be an nn.Module that gives probabilities, or a table of them [S, A]; got "
@@ -90,10 +92,12 @@ def answer_of(policy: Policy, observations: Tensor | None) -> Tensor:
 class SnapshotMixture:
     """The paper's conservative update, exactly: π_{k+1} = (1 − α) π_k + α π_g, as a weighted set of frozen policies.
 
-    TV(π_k, π_{k+1}) = α TV(π_k, π_g) ≤ α in every state. Weights fall by 1 − α a step, so a few hundred snapshots are
-    all that matter; with `keep` the lightest are dropped and the others rescaled. Dropping a weight w moves the mixture
-    by at most w, and earlier moves shrink like everything else: `tv_dropped` ← (1 − α)·tv_dropped + w bounds the TV
-    from the mixture that drops nothing, in every state.
+    TV(π_k, π_{k+1}) = α TV(π_k, π_g) ≤ α in every state. Weights fall by 1 − α a step, so some 5/α snapshots are all
+    that matter. With `keep` there are no more than so many: the lightest but for the newest is dropped, and the one
+    after it takes over its weight w, so that old policies are forgotten as fast as without. That moves the mixture by
+    at most w, and earlier moves shrink like everything else: `tv_dropped` ← (1 − α)·tv_dropped + w bounds the TV from
+    the mixture that drops nothing, in every state. It says little where keep is not above some 1/α; then there is
+    `Distilled`.
 
     Attributes: alpha, keep, weights (of the snapshots, oldest first), tv_dropped, tv_step (bound on the last step: α
     and what was dropped in it).
@@ -107,11 +111,12 @@ class SnapshotMixture:
         Args:
             alpha: step size in (0, 1].
             policy: π_0, an nn.Module from observations to probabilities [B, A] (see `SoftmaxPolicy`), or a table [S,
-            A]. keep: how many snapshots to keep; None for all.
+                A]. Snapshots are all of one kind.
+            keep: how many snapshots to keep, at least 2; None for all.
         """
         self.alpha = checked_alpha(alpha)
-        if keep is not None and check_whole("keep", keep) < 1:
-            raise ValueError(f"keep must be at least 1; got {keep}.")
+        if keep is not None and check_whole("keep", keep) < 2:
+            raise ValueError(f"keep must be at least 2, an old policy and the new one; got {keep}.")
         self.keep, self.tv_dropped, self.tv_step = keep, 0.0, 0.0
         self._parts: list[tuple[float, Policy]] = [(1.0, snapshot(policy))]
 
@@ -124,16 +129,25 @@ class SnapshotMixture:
         """Mix in a snapshot of `policy` (π_g), by `alpha` where it is not the usual one."""
         step = self.alpha if alpha is None else checked_alpha(alpha)
         new = snapshot(policy)
+        self._refuse_other_kinds(new)
         parts = [((1.0 - step) * weight, old) for weight, old in self._parts]
         parts = [*((weight, old) for weight, old in parts if weight > 0.0), (step, new)]
         lost = 0.0
         while self.keep is not None and len(parts) > self.keep:
-            lightest = min(range(len(parts)), key=lambda k: parts[k][0])
-            lost += parts.pop(lightest)[0]
+            lightest = min(range(len(parts) - 1), key=lambda k: parts[k][0])
+            weight, _ = parts.pop(lightest)
+            parts[lightest] = weight + parts[lightest][0], parts[lightest][1]
+            lost += weight
         total = math.fsum(weight for weight, _ in parts)
         self._parts = [(weight / total, old) for weight, old in parts]
         self.tv_dropped = min((1.0 - step) * self.tv_dropped + lost, 1.0)
         self.tv_step = min(step + lost, 1.0)
+
+    def _refuse_other_kinds(self, new: Policy) -> None:
+        """Refuse a table of another shape, and a table beside networks: neither is broadcast."""
+        kinds = [list(x.shape) if isinstance(x, Tensor) else "a network" for x in (self._parts[0][1], new)]
+        if kinds[0] != kinds[1]:
+            raise ValueError(f"policy: must be of one kind with those before, {kinds[0]}; got {kinds[1]}.")
 
     def __call__(self, observations: Tensor | None = None) -> Tensor:
         """π(a|o) [B, A]; for tables `observations` are numbers of states, None for all of them."""
