@@ -148,10 +148,10 @@ class ClusterBackend:
     ) -> tuple[Floats, float]:
         return self._host.averaged_values(chain, class_of, shares, start, limit)
 
-    def stream(self) -> AbstractContextManager[Any]:
+    def stream(self) -> AbstractContextManager[object]:
         return nullcontext()
 
-    def guard(self, squares: int, shape: tuple[int, int]) -> AbstractContextManager[Any]:
+    def guard(self, squares: int, shape: tuple[int, int]) -> AbstractContextManager[object]:
         del squares, shape
         return nullcontext()
 

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -37,6 +37,7 @@ from ..metric.solve import solve_metric
 from ..model import MDP, Chain, Distributions
 from ..model.chain import check_discount
 from ..transport import Exact
+from .choices import SetChoices
 from .confidence import Confidence
 from .counts import Counts, check_delta
 from .steady import Law, Question, steady_margins, steady_reach, usable
@@ -150,7 +151,7 @@ def bracket_of(  # noqa: PLR0913 (each is a part of the question, by its name)
     tol: float = 1e-3,
     max_iterations: int = 2000,
     on_progress: Callable[[int, float], None] | None = None,
-    **sets: Any,
+    **sets: Unpack[SetChoices],
 ) -> Bracket:
     """Bounds lower ≤ d ≤ upper on the metric of the true MDP, with probability 1 − δ.
 
@@ -407,7 +408,13 @@ class Decomposition:
 
 
 def decompose(
-    counts: Counts, delta: float, *, gamma: float, policy: ArrayLike = "uniform", tol: float = 1e-6, **sets: Any
+    counts: Counts,
+    delta: float,
+    *,
+    gamma: float,
+    policy: ArrayLike = "uniform",
+    tol: float = 1e-6,
+    **sets: Unpack[SetChoices],
 ) -> Decomposition:
     """The paper's decomposition for the metric of a policy: see `Decomposition`.
 

@@ -16,7 +16,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -26,6 +26,7 @@ from ..checks import check_number, check_type, check_whole
 from ..damage import DamagedFileError, reading
 from ..kinds import Array, Floats, Ints, Sparse
 from ..model import MDP, Distributions, ModelError
+from .choices import BracketChoices, DecompositionChoices, PoolChoices, SetChoices
 from .frame import Frame
 from .intervals import DESIGNS, Design
 from .tally import LARGEST, Chunk, Tally, names_met
@@ -536,27 +537,31 @@ class Counts:
                 command="Give --reward-range LOW,HIGH instead.",
             )
 
-    def bracket(self, delta: float, *, gamma: float, policy: ArrayLike | None = None, **options: Any) -> Bracket:
+    def bracket(
+        self, delta: float, *, gamma: float, policy: ArrayLike | None = None, **options: Unpack[BracketChoices]
+    ) -> Bracket:
         """Bounds lower ≤ d ≤ upper on the true metric with probability 1 − δ; see `bracket.bracket_of`."""
         from .bracket import bracket_of
 
         return bracket_of(self, delta, gamma=gamma, policy=policy, **options)
 
     def decomposition(
-        self, delta: float, *, gamma: float, policy: ArrayLike = "uniform", **options: Any
+        self, delta: float, *, gamma: float, policy: ArrayLike = "uniform", **options: Unpack[DecompositionChoices]
     ) -> Decomposition:
         """The paper's decomposition of errors for an estimated model; see `bracket.decompose`."""
         from .bracket import decompose
 
         return decompose(self, delta, gamma=gamma, policy=policy, **options)
 
-    def certify(self, policy: ArrayLike, delta: float, *, gamma: float, **options: Any) -> DataCertificate:
+    def certify(
+        self, policy: ArrayLike, delta: float, *, gamma: float, **options: Unpack[SetChoices]
+    ) -> DataCertificate:
         """A bound on the loss of any policy in the true MDP, with probability 1 − δ; see `policies.certify`."""
         from .policies import certify
 
         return certify(self, policy, delta, gamma=gamma, **options)
 
-    def pool(self, delta: float, *, gamma: float, **options: Any) -> PooledPolicy:
+    def pool(self, delta: float, *, gamma: float, **options: Unpack[PoolChoices]) -> PooledPolicy:
         """A policy from classes that share their samples; see `pooling.pool`."""
         from .pooling import pool
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -12,6 +12,7 @@ from ..certificates import Certificate
 from ..kinds import Bools, Floats
 from ..model import MDP
 from ..model.chain import check_discount
+from .choices import SetChoices
 from .confidence import Confidence
 from .counts import Counts, check_delta
 from .values import Band, contradiction, loss_bound, policy_band, policy_weights, value_band
@@ -70,7 +71,9 @@ class DataCertificate:
         return cls(**numbers, visited=visited, certificate=certificate, delta=float(data["delta"]), notes=notes)
 
 
-def certify(counts: Counts, policy: ArrayLike, delta: float, *, gamma: float, **sets: Any) -> DataCertificate:
+def certify(
+    counts: Counts, policy: ArrayLike, delta: float, *, gamma: float, **sets: Unpack[SetChoices]
+) -> DataCertificate:
     """A bound on the loss of a policy in the true MDP, with probability 1 − δ.
 
     It holds for all policies at once, so the policy may be chosen from the same data, and the best of several

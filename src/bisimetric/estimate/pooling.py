@@ -19,10 +19,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.sparse import csr_array
 
 from ..aggregation import EpsilonCover, Partition
 from ..checks import check_number
@@ -32,6 +33,7 @@ from ..model import MDP, Distributions
 from ..model.chain import check_discount
 from ..values import greedy, optimal_values
 from .bracket import Pace, bracket_over
+from .choices import SetChoices
 from .confidence import Confidence
 from .counts import Counts, check_delta
 from .intervals import log_subsets
@@ -83,7 +85,7 @@ def pool(
     bias: float | None = None,
     eps: Sequence[float] | None = None,
     learn_bias: bool = True,
-    **sets: Any,
+    **sets: Unpack[SetChoices],
 ) -> PooledPolicy:
     """A policy from classes that share their samples, certified for the true MDP with probability 1 − δ.
 
@@ -166,10 +168,8 @@ def _model(rows: Distributions, rewards: Floats, n_actions: int, gamma: float) -
     return MDP(rows, rewards, pointers, gamma, np.tile(np.arange(n_actions, dtype=np.int64), n), labels)
 
 
-def _groups(sets: Confidence, partition: Partition) -> tuple[Ints, Any]:
+def _groups(sets: Confidence, partition: Partition) -> tuple[Ints, csr_array]:
     """(group of each row [N], share of each row in the visits of its group [G, N]); groups are class · A + action."""
-    from scipy.sparse import csr_array
-
     A, N = sets.n_actions, len(sets.rows)
     group = np.repeat(partition.class_of, A) * A + np.tile(np.arange(A), sets.n_states)
     visits = np.where(np.isfinite(sets.visits), sets.visits, 1.0)
@@ -185,8 +185,6 @@ def pooled_policy(counts: Counts, sets: Confidence, partition: Partition, gamma:
     """
     group, share = _groups(sets, partition)
     A, K = sets.n_actions, partition.n_classes
-    from scipy.sparse import csr_array
-
     n = sets.n_states
     to_class = csr_array((np.ones(n), (np.arange(n), partition.class_of)), shape=(n, K))
     middle = np.where(sets.observed, 0.5 * (sets.reward_low + sets.reward_high), sets.reward_range[0])

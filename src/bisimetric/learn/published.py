@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
@@ -23,7 +24,7 @@ from . import batches
 from .diagnostics import Diagnostics, scale_of
 from .gaussian import GaussianW2, coordinate_w2, moments
 from .heads import Head, Norm
-from .loss import checked_discount
+from .loss import MetricLoss, checked_discount
 from .nexts import Next
 from .pairs import Shuffled
 from .rewards import Reward, SampledRewards
@@ -101,6 +102,9 @@ class PublishedDBC:
                 ceiling=self.head.ceiling,
                 span_known=self.reward_span is not None,
             )
+
+
+Loss: TypeAlias = "MetricLoss | PublishedDBC"  # what is called like a loss of learned metrics
 
 
 def _smooth(x: Tensor) -> Tensor:

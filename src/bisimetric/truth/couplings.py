@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -16,6 +16,8 @@ from .settings import COUPLINGS, Profile
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+    from ..learn.couplings import Coupling
 
 TITLE = "Couplings at equal cost"
 CAPTION = (
@@ -94,7 +96,7 @@ class CouplingJob:
         return {"error": np.array(errors), "seconds": np.array(seconds)}
 
 
-def _coupling(name: str) -> tuple[Any, int]:
+def _coupling(name: str) -> tuple[Coupling, int]:
     """(the coupling, how many samples of each state it wants; 0 for probabilities)."""
     from .. import learn
 

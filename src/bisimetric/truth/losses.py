@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from .. import learn
 from ..learn import AllPairs, Categorical, GaussianW2, MeanRewards, MetricLoss, Norm
+from ..learn.published import Loss
 
 
-def exact_loss(name: str, gamma: float) -> Any:
+def exact_loss(name: str, gamma: float) -> Loss:
     """A loss for a known model: mean rewards, and couplings between true next-state distributions."""
     if name == "norm":
         return MetricLoss(Norm(1.0), Categorical(), gamma, rewards=MeanRewards())
@@ -19,9 +19,10 @@ def exact_loss(name: str, gamma: float) -> Any:
     return replace(loss, rewards=MeanRewards(), pairs=AllPairs())
 
 
-def sampled_loss(name: str, gamma: float) -> Any:
+def sampled_loss(name: str, gamma: float) -> Loss:
     """A loss for transitions; as its paper has it, or (…-published) as its public code does."""
     if name == "norm":
         return MetricLoss(Norm(2.0), GaussianW2(), gamma)
     method, _, published = name.partition("-")
-    return getattr(learn, method)(gamma, as_published=bool(published))
+    made: Loss = getattr(learn, method)(gamma, as_published=bool(published))
+    return made

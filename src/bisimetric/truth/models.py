@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any
 
 import numpy as np
 
@@ -95,8 +94,8 @@ def _lake(seed: int) -> MDP:
     return from_gymnasium("FrozenLake-v1", gamma=GAMMA)
 
 
-def _room(seed: int, **more: Any) -> MDP:
-    return problems.gridworld(width=3, height=3, gamma=GAMMA, seed=seed, **more)
+def _room(seed: int, copies: int = 1) -> MDP:
+    return problems.gridworld(width=3, height=3, gamma=GAMMA, seed=seed, copies=copies)
 
 
 RANDOM = ("chain", "staircase", "detours", "garnet", "copies", "distractors")

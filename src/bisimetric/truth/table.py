@@ -7,7 +7,7 @@ import io
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from ..learn.oracle import FixedPoint
+    from ..learn.published import Loss
 
 TITLE = "The truth table"
 CAPTION = (
@@ -105,7 +106,7 @@ class TableJob:
         found = _measures(learned, own, true, seconds) | {"gap": fixed.gap, "solution": float(fixed.values.max())}
         return {name: np.array([value]) for name, value in found.items()}
 
-    def _learned(self, mdp: MDP, policy: Floats, loss: Any) -> Floats:
+    def _learned(self, mdp: MDP, policy: Floats, loss: Loss) -> Floats:
         """The learned distances [S, S]."""
         import torch
 
@@ -129,7 +130,7 @@ class TableJob:
         return learned / training.DIMENSIONS if self.loss == "dbc-published" else learned
 
 
-def loss_of(name: str, data: str, gamma: float) -> Any:
+def loss_of(name: str, data: str, gamma: float) -> Loss:
     """The loss of a cell; Norm(1) has its exact coupling also between observed frequencies."""
     from .losses import exact_loss, sampled_loss
 

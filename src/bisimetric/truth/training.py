@@ -12,12 +12,12 @@ import torch
 from torch import Tensor, nn
 
 from ..kinds import Floats, Ints
-from ..learn import CategoricalNext, MetricLoss, TransitionRows
+from ..learn import CategoricalNext, TransitionRows
 from ..learn.agents.auxiliary import LatentModel
 from ..learn.agents.networks import mlp
 from ..learn.gaussian import GaussianW2
 from ..learn.nexts import Next
-from ..learn.published import PublishedDBC
+from ..learn.published import Loss, PublishedDBC
 from ..model import MDP, Chain
 
 DIMENSIONS = 32
@@ -102,7 +102,7 @@ class ExactBatch:
 
 
 def learn_exactly(
-    loss: MetricLoss,
+    loss: Loss,
     encoder: Callable[[], Tensor],
     batch: ExactBatch,
     schedule: Schedule,
@@ -176,7 +176,7 @@ def estimated(transitions: Transitions, n_states: int, gamma: float) -> Chain:
 
 
 def learn_from_samples(
-    loss: MetricLoss,
+    loss: Loss,
     encoder: nn.Module,
     transitions: Transitions,
     schedule: Schedule,

@@ -24,6 +24,7 @@ from ...checks import check_number
 from ..agents.auxiliary import MetricTask
 from ..agents.networks import AgentSettings, Encoder
 from ..agents.replay import Experience
+from ..published import Loss
 
 
 class EncoderExtractor(BaseFeaturesExtractor):
@@ -56,7 +57,7 @@ class MetricDQN(DQN):
     """
 
     def __init__(
-        self, policy: Any, env: Any, *args: Any, metric: Any = None, metric_weight: float = 0.5, **kwargs: Any
+        self, policy: Any, env: Any, *args: Any, metric: Loss | None = None, metric_weight: float = 0.5, **kwargs: Any
     ) -> None:
         """Make a DQN.
 

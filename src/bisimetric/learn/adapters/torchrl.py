@@ -22,6 +22,7 @@ from torchrl.objectives import LossModule
 
 from ..agents.auxiliary import MetricTask
 from ..agents.replay import Experience
+from ..published import Loss
 
 _SCALARS = ("spread", "collapse", "explosion", "bias")
 
@@ -45,7 +46,7 @@ class MetricLossModule(LossModule):
     encoder_network_params: Any
     target_encoder_network_params: Any
 
-    def __init__(self, encoder: nn.Module, metric: Any, *, dimensions: int, seed: int = 0) -> None:
+    def __init__(self, encoder: nn.Module, metric: Loss, *, dimensions: int, seed: int = 0) -> None:
         """Make the loss.
 
         Args:

@@ -11,12 +11,11 @@ so that the metric, the critic and the policy move together, as slowly as α say
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 
 from ..mirror import MirrorStep
+from ..published import Loss
 from ..targets import MovingAverage
 from ..updates import total_variation
 from .auxiliary import MetricTask
@@ -36,7 +35,7 @@ class ActorCritic:
         settings: AgentSettings,
         *,
         improvement: MirrorStep,
-        metric: Any = None,
+        metric: Loss | None = None,
         critic_updates: int = 100,
         actor_updates: int = 50,
     ) -> None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 
 from ..couplings import Categorical, Independent
 from ..nexts import GaussianNext, Next
+from ..published import Loss
 from .networks import mlp
 from .replay import Experience
 
@@ -46,7 +45,7 @@ class MetricTask(nn.Module):
 
     def __init__(
         self,
-        metric: Any,
+        metric: Loss,
         dimensions: int,
         generator: torch.Generator,
         *,

@@ -11,11 +11,11 @@ metric does: it is that of the policy whose transitions are in the replay.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from ..published import Loss
 from ..targets import MovingAverage
 from ..updates import SnapshotMixture
 from .auxiliary import MetricTask
@@ -58,7 +58,7 @@ class QLearner:
         n_actions: int,
         settings: AgentSettings,
         *,
-        metric: Any = None,
+        metric: Loss | None = None,
         task: Callable[[torch.Generator], nn.Module] | None = None,
         alpha: float | None = None,
         keep: int = 50,
