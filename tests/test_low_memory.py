@@ -258,3 +258,35 @@ def test_the_plan_and_the_commands_know_of_it(monkeypatch, capsys, tmp_path):
     assert "two do not fit" in capsys.readouterr().out
     assert run(["metric", model, *few, "--no-low-memory", "-o", str(tmp_path / "d.npz")]) == 2
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("p", [1.0, 1.5, 2.0])
+def test_equal_rows_are_known_however_successors_are_numbered(p):
+    """Their transport is 0 exactly, for which a root must not be paid."""
+    P = [[2 / 3, 0, 1 / 3, 0], [2 / 3, 0, 1 / 3, 0], [1 / 3, 0, 1 / 3, 1 / 3], [1 / 3, 0, 1 / 3, 1 / 3]]
+    chain = bm.Chain.from_arrays(P, [2.0, 3.0, 3.0, 1.0], 0.9)
+    one, two = (bm.solve_metric(chain, bm.Exact(p), low_memory=x, lump=False, tol=1e-9) for x in (True, False))
+    assert one.distance.tobytes() == two.distance.tobytes()
+    assert (one.error, one.status, one.sweeps) == (two.error, two.status, two.sweeps)
+    assert two.error <= 1e-9
+
+
+@pytest.mark.parametrize("p", [1.0, 2.0])
+@pytest.mark.parametrize("row", [[0.3, 0.7], [0.2, 0.3, 0.5]])
+def test_rows_of_two_models_are_not_equal_by_their_numbers(p, row):
+    """They are where their states are at distance 0, and where they are not what rounding does is counted."""
+    n = len(row)
+    cost = np.random.default_rng(0).random((n, n)) + 0.1
+    zero = cost * (1.0 - np.eye(n))
+    rows = kernels.arguments.Rows(
+        np.array([0, n, 2 * n]), np.r_[np.arange(n), np.arange(n)].astype(np.int32), np.r_[row, row]
+    )
+    block = kernels.arguments.Block(np.array([0, 1]), 0, 1, 1, 1)
+    for ground, known in ((cost, False), (zero, True)):
+        given_ = kernels.arguments.Ground(ground, 1.0, 1.0 / p)
+        memory = kernels.arguments.Memory(np.zeros(8 * n, np.uint8), np.zeros(2, np.int64))
+        out, errors = np.full((1, 1), np.nan), np.full((1, 1), np.nan)
+        kernels.exact_block(rows, np.zeros(2), block, given_, memory, np.zeros(1, np.int64), out, errors)
+        if p != 1.0 or n == 2:
+            assert (errors[0, 0] == 0.0) == known
+            assert (out[0, 0] == 0.0) == known

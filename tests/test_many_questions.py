@@ -64,7 +64,7 @@ def test_two_models_and_initial_states():
     query = bm.Query(one, other, match="labels")
     a, b = query.distances([(None, None), (2, 5)])
     assert (a.lower, a.upper) == (b.lower, b.upper)
-    with pytest.raises(ValueError, match="between 0 and 6"):
+    with pytest.raises(ValueError, match="number 0: t: there is no state 7"):
         query.distances([(0, 7)])
 
 
@@ -104,7 +104,7 @@ def test_bad_input_is_named():
         query.distances([(0, 1)], tol=0.0)
     with pytest.raises(TypeError, match="budget"):
         query.distances([(0, 1)], budget=3)
-    with pytest.raises(ValueError, match="between 0 and 5"):
+    with pytest.raises(ValueError, match="number 1: s: there is no state 6"):
         query.distances([(0, 1), (6, 0)])
 
 
@@ -119,12 +119,28 @@ def test_a_file_of_pairs(tmp_path, capsys):
     assert len(json.loads(capsys.readouterr().out)["answers"]) == 3
     assert run([*command, "--pairs", "1", "--tol", "1e-9"]) == 1
     capsys.readouterr()
-    for text, words in (("0,1,2\n", "line 1: two states"), ("s,t\n", "no pairs"), ("0,99\n", "between 0 and 24")):
+    for text, words in (
+        ("0,1,2\n", "line 1: two states"),
+        ("s,t\n", "no pairs"),
+        ("0,99\n", "p.csv: line 1: t: there is no state 99"),
+        ("²,1\n", "no state '²'"),
+    ):
         (tmp_path / "p.csv").write_text(text)
         assert run(command) == 2
         out, err = capsys.readouterr()
         assert out == ""
         assert words in err
+    for data, words in (
+        ("\ufeffs,t\n0,1\n".encode(), ""),  # as spreadsheets write it
+        ("s,t\n0,1\n".encode("utf-16"), "is not in UTF-8"),
+        (b"0," + b"1" * 200_000, "is no CSV file"),
+        (b"0,1" + b"0" * 400, "line 1: t:"),
+    ):
+        (tmp_path / "p.csv").write_bytes(data)
+        assert run(command) == (2 if words else 0)
+        assert words in capsys.readouterr().err
+    assert run([*command, "3", "4"]) == 2
+    assert "states come from the file" in capsys.readouterr().err
     assert run([*command[:-1], str(tmp_path / "nothing.csv")]) == 2
     assert "nothing.csv" in capsys.readouterr().err
     assert run(["query", "problem:gridworld", "--cluster", "tcp://127.0.0.1:1", "--match", "labels"]) == 2

@@ -196,3 +196,32 @@ def test_ctrl_c_while_a_threshold_is_decided_ends_the_command_with_its_status(mo
     assert run([*asked, "1e6"]) == 0
     assert run([*asked, str(middle), "--pairs", "1"]) == 1
     assert "undecided" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("gamma", [0.9999, 0.99999])
+def test_few_pairs_that_lead_to_each_other_are_solved_for(gamma):
+    """Near a discount of 1 sweeps bring such pairs nowhere: their equations are solved."""
+    chain = bm.Chain.from_arrays([[0, 1], [1, 0]], [0.0, 1.0], gamma)
+    query = bm.Query(chain)
+    answer = query.distance(0, 1, tol=1e-3)
+    assert answer.converged
+    assert query._table.updates < 1000
+    assert answer.lower <= 1.0 / (1.0 - gamma) * (1.0 + 1e-12)
+    assert answer.upper >= 1.0 / (1.0 - gamma) * (1.0 - 1e-12)
+
+
+@pytest.mark.parametrize(
+    ("ask", "words"),
+    [
+        (lambda q: q.nearest(0, budget=5), "budget must be Budget"),
+        (lambda q: q.distances([(0, 1, 2)]), "number 0 must be two states"),
+        (lambda q: q.distances([(0, 1), 3]), "number 1 must be two states"),
+        (lambda q: q.distance(0, 1, tol=10**400), "tol is too large"),
+        (lambda q: bm.Query(q.model, respect=5), "respect must be a sequence of labels; got int"),
+        (lambda q: bm.cluster_plan(q.model, 5, workers=2), "other must be a Chain or an MDP"),
+        (lambda q: bm.cluster_plan(q.model, device="cuda", workers=2), 'device must be "cpu"'),
+    ],
+)
+def test_what_is_wrong_with_a_question_is_said(ask, words):
+    with pytest.raises((ValueError, TypeError), match=words):
+        ask(bm.Query(bm.Chain.from_arrays([[0, 1], [1, 0]], [0.0, 1.0], 0.5)))

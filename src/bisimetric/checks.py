@@ -41,7 +41,10 @@ def check_number(name: str, value: object) -> float:
     """A real number as a float."""
     if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(f"{name} must be a number; got {type(value).__name__}.")
-    return float(value)
+    try:
+        return float(value)
+    except OverflowError:
+        raise ValueError(f"{name} is too large for a number; it is above 1.8e308.") from None
 
 
 def check_whole(name: str, value: object) -> int:

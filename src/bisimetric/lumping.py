@@ -12,7 +12,7 @@ does not depend on the order of the states.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
@@ -78,8 +78,9 @@ def respected_labels(model: Chain | MDP, respect: Sequence[str] | None) -> tuple
     """The labels that keep states apart: those given, or all of the model's but init and deadlock."""
     if respect is None:
         return tuple(name for name in model.state_labels if name not in NOT_RESPECTED)
-    if isinstance(respect, str):
-        raise TypeError(f"respect must be a sequence of labels, such as [{respect!r}]; got a str.")
+    if isinstance(respect, str) or not isinstance(respect, Iterable):
+        shown = f", such as [{respect!r}]" if isinstance(respect, str) else ""
+        raise TypeError(f"respect must be a sequence of labels{shown}; got {type(respect).__name__}.")
     for name in respect:
         if name not in model.state_labels:
             known = ", ".join(model.state_labels) or "none"

@@ -189,9 +189,9 @@ def _hopeless(radii: list[float], eps: float, room: float) -> bool:
 
 
 def states_needed(subject: Subject, eps: float, seed: int = 0) -> int:
-    """How many states a small model of radius eps has at least, with 99 % confidence.
+    """How many states a small model of radius eps has at least, with 99 % confidence; no more than there are.
 
-    States are those of the model with bisimilar ones merged, all equally likely.
+    States are those of the model with bisimilar ones merged, all equally likely: one small model state for each is one.
     """
     from scipy.stats import beta
 
@@ -202,7 +202,7 @@ def states_needed(subject: Subject, eps: float, seed: int = 0) -> int:
     pairs = rng.integers(0, n, (_PAIRS, 2))
     hits = sum(subject.may_be_within(int(s), int(t), 2.0 * eps) for s, t in pairs)
     limit = 1.0 if hits == _PAIRS else float(beta.ppf(_CONFIDENCE, hits + 1, _PAIRS - hits))
-    return int(np.ceil(1.0 / limit))
+    return min(int(np.ceil(1.0 / limit)), n)
 
 
 @dataclass(frozen=True)

@@ -26,19 +26,22 @@ from ..certificates import Certificate
 from ..checks import check_whole, merged
 from ..cluster.outline import Outline
 from ..kinds import Array, Floats, Ints
+from ..lumping import NOT_RESPECTED
 from ..metric.compare import CrossMetric, compare
 from ..metric.driver import Progress
 from ..metric.operator import comparison_groups, largest_distance
 from ..metric.remote import outlined
-from ..metric.settings import MetricChanges, MetricSettings
+from ..metric.settings import MetricChanges, MetricSettings, check_match
 from ..model import MDP, Chain, ModelError
 from ..model.parts import ModelParts
 from ..queries import Nearest
 from ..queries.query import asked_state
 from ..status import Status
 from ..transport import Exact, Transport
+from ..values import Values
 
 _SHARE = 1e-3  # of the largest distance: the error that is asked for where none is given
+_SLACK = 1e-12  # share of rewards by which those of a small model may be out of range: what rounding does to means
 _STRIP = 1 << 16  # states at a time where numbers of all states are worked out
 
 
@@ -68,25 +71,35 @@ def cross(
     settings = merged(MetricSettings, None, changes if transport is None else {**changes, "transport": transport})
     model = outlined(model, cluster, settings.match)
     known = model.stand_in if isinstance(model, Outline) else model
+    _refuse_early(known, small, settings)
     if "tol" not in changes:
         c_T = known.gamma if settings.transition_weight is None else settings.transition_weight
         settings = replace(settings, tol=_SHARE * largest_distance(known, settings.reward_weight, c_T) or settings.tol)
     found = compare(model, small, settings=settings, on_progress=on_progress, cluster=cluster, store=store)
-    if not isinstance(found.question.transport, Exact):
-        raise ValueError(f"cross needs Exact transport, for its triangle inequality; got {found.question.transport}.")
-    _check_range(known, small, found)
-    return Cross(found, model.parts if isinstance(model, Outline) else model, small)
+    return Cross(found, model.parts if isinstance(model, Outline) else model, small, _moved(known, found))
 
 
-def _check_range(model: Chain | MDP, small: Chain | MDP, found: CrossMetric) -> None:
-    """Refuse rewards that move the distance of states that are apart by definition."""
-    q = found.question
-    own = largest_distance(model, q.reward_weight, q.transition_weight)
-    sets, _ = comparison_groups(model, q.match)
-    if abs(found.largest - own) <= 1e-12 * own or not (q.respected or sets.any()):
+def _refuse_early(model: Chain | MDP, small: object, settings: MetricSettings) -> None:
+    """Refuse transports without a triangle inequality, and rewards that move the distance of states that are apart.
+
+    What is wrong with the models otherwise is said by `compare`.
+    """
+    if not isinstance(settings.transport, Exact):
+        raise ValueError(f"cross needs Exact transport, for its triangle inequality; got {settings.transport}.")
+    if not isinstance(small, (Chain, MDP)) or isinstance(small, Chain) is not isinstance(model, Chain):
         return
-    (low, high), theirs = model.reward_range, f"{small.reward_range[0]:g} to {small.reward_range[1]:g}"
-    if found.largest < own:
+    sets, _ = comparison_groups(model, check_match(model, settings.match))
+    labels = (
+        {*model.state_labels, *small.state_labels} - {*NOT_RESPECTED} if settings.respect is None else settings.respect
+    )
+    if not (labels or sets.any()):
+        return
+    (low, high), (least, most) = model.reward_range, small.reward_range
+    room = _SLACK * max(abs(low), abs(high)) if low < high else 0.0
+    if low - room <= least <= most <= high + room:
+        return
+    theirs = f"{least:g} to {most:g}"
+    if low == high:
         raise ModelError(
             f"the large model's rewards are all {low:g}, so those of the small one must be too, as some states are "
             f"apart by definition (by as much as if rewards differed by 1, where they do not); they are {theirs}."
@@ -97,16 +110,31 @@ def _check_range(model: Chain | MDP, small: Chain | MDP, found: CrossMetric) -> 
     )
 
 
+def _moved(model: Chain | MDP, found: CrossMetric) -> float:
+    """How far D is from what it would be with the model's own largest distance for states that are apart.
+
+    The small model's rewards may be out of range by rounding, which moves the largest distance of both. Where none are
+    apart by definition nothing depends on it.
+    """
+    q = found.question
+    sets, _ = comparison_groups(model, q.match)
+    if not (q.respected or sets.any()):
+        return 0.0
+    return abs(found.largest - largest_distance(model, q.reward_weight, q.transition_weight))
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Cross:
     """Distances from all states of a model to those of a small one, and bounds that follow.
 
-    Attributes: metric (the `CrossMetric`: distances, certificate, work done), model, small.
+    Attributes: metric (the `CrossMetric`: distances, certificate, work done), model, small, moved (by how much the
+    small model's rewards move the distances of states that are apart by definition: rounding).
     """
 
     metric: CrossMetric
     model: Chain | MDP | ModelParts = field(repr=False)
     small: Chain | MDP = field(repr=False)
+    moved: float = 0.0
 
     @property
     def distance(self) -> Array:
@@ -135,7 +163,7 @@ class Cross:
     @cached_property
     def radius(self) -> Floats:
         """How far each state is from the nearest state of the small model, at most [S]."""
-        return np.asarray(np.min(self.distance, axis=1).astype(np.float64) + self.error)
+        return np.asarray(np.min(self.distance, axis=1).astype(np.float64) + self.error + self.moved)
 
     def bracket(self, s: int | str, t: int | str | ArrayLike) -> tuple[Floats, Floats]:
         """Rigorous bounds (lower, upper) on d(s, t) inside the large model; t may be several states."""
@@ -151,13 +179,14 @@ class Cross:
     def _bounds(self, s: int, t: Ints) -> tuple[Floats, Floats]:
         own, others = self.distance[s].astype(np.float64), self.distance
         lower, upper = np.empty(len(t)), np.empty(len(t))
-        slack = 2.0 * self.error + 8.0 * float(np.finfo(np.float64).eps) * self.metric.largest
+        largest = self.metric.largest + self.moved
+        slack = 2.0 * (self.error + self.moved) + 8.0 * float(np.finfo(np.float64).eps) * largest
         for at in range(0, len(t), _STRIP):
             part = others[t[at : at + _STRIP]].astype(np.float64)
             lower[at : at + _STRIP] = np.abs(part - own).max(axis=1) - slack
             upper[at : at + _STRIP] = (part + own).min(axis=1) + slack
         np.clip(lower, 0.0, None, out=lower)
-        np.clip(upper, None, self.metric.largest * (1.0 + 1e-15), out=upper)
+        np.clip(upper, None, largest * (1.0 + 1e-15), out=upper)
         lower[t == s] = upper[t == s] = 0.0
         return lower, upper
 
@@ -175,19 +204,23 @@ class Cross:
         eta = float(max(upper[order].max() - np.partition(lower, k - 1)[k - 1], 0.0))
         return Nearest(states[order], lower[order], upper[order], eta, self.status, 0, 0.0)
 
-    def values(self, small_values: ArrayLike) -> tuple[Floats, Floats]:
+    def values(self, small_values: ArrayLike | Values) -> tuple[Floats, Floats]:
         """(Values [S] of the nearest states of the small model, how far each may be from the truth [S]).
 
-        For the values of chains, and for best values of MDPs; the discount must be at most c_T.
+        For the values of chains, and for best values of MDPs; the discount must be at most c_T. What `Values` are off
+        by is counted; an array counts as exact.
         """
+        off = small_values.error if isinstance(small_values, Values) else 0.0
         q, given = self.metric.question, np.asarray(small_values, np.float64)
         if given.shape != (self.small.n_states,):
             raise ValueError(f"values need one entry per state ({self.small.n_states}); got shape {given.shape}.")
+        if not np.isfinite(given).all():
+            raise ValueError("values must be finite.")
         if q.reward_weight == 0.0 or q.transition_weight < self.model.gamma:
             raise ValueError(
                 "distances bound values only where rewards have a weight and c_T is at least the discount."
             )
-        return given[self.class_of], self.radius / q.reward_weight * (1.0 + 1e-12)
+        return given[self.class_of], (self.radius / q.reward_weight + off) * (1.0 + 1e-12)
 
     def __repr__(self) -> str:
         return (

@@ -47,12 +47,14 @@ def cluster_plan(
 
     if size is not None and size < 1:
         raise BadInputError("--size must be at least 1.")
+    if memory is not None and not 0.0 < memory < np.inf:
+        raise BadInputError("--memory must be positive and finite, in GB.")
     settings: MetricSettings = settings_from(MetricSettings, what)
     mdp = load(model, options).mdp
     source = mdp if settings.match else mdp.under(mdp.uniform_policy())
     small = None if size is None else _any_small(source, min(size, source.n_states))
     given = {field.name: getattr(settings, field.name) for field in dataclasses.fields(settings)}
-    limit = None if memory is None else max(int(1e9 * memory), 1)
+    limit = None if memory is None else int(1e9 * memory)
     plan = plan_of(source, small, workers=workers, threads=threads, memory=limit, **given)
     if json:
         print_json({"model": model, "workers": workers, **dataclasses.asdict(plan), "core_seconds": plan.core_seconds})

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import csv
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 from cyclopts import Parameter
 
@@ -83,12 +84,15 @@ def query(  # noqa: PLR0913 (options of a command)
     from ..status import Status
 
     budget = Budget(pairs=limits.pairs, seconds=limits.seconds)
+    if instead.listed is not None and (s, t) != ("init", "init"):
+        raise BadInputError("with --list states come from the file; leave out those beside the model.")
     wanted = None if instead.listed is None else _pairs(instead.listed)
     sides = [_side(spec, options, match) for spec in (model, other) if spec is not None]
     ask = Query(*sides, match=match)
     if wanted is not None:
-        named = [(_state(a), _state(b)) for a, b in wanted]
-        return _say_answers(wanted, ask.distances(named, tol=tol, budget=budget, cluster=instead.cluster), json)
+        named = [_numbered(line, sides) for line in wanted]
+        answers = ask.distances(named, tol=tol, budget=budget, cluster=instead.cluster)
+        return _say_answers([(line.s, line.t) for line in wanted], answers, json)
     first = _state(s)
     if instead.nearest is not None:
         near = ask.nearest(first, instead.nearest, tol=tol, budget=budget)
@@ -106,20 +110,43 @@ def query(  # noqa: PLR0913 (options of a command)
     return _say_answer(ask, answer, json, {"tol": tol}, answer.converged)
 
 
-def _pairs(listed: Path) -> list[tuple[str, str]]:
+class _Line(NamedTuple):
+    """A pair of a file, as it is written there, and where."""
+
+    s: str
+    t: str
+    place: str
+
+
+def _pairs(listed: Path) -> list[_Line]:
     """The pairs of a file: two states a line, by number or by name; a first line "s,t" is a heading."""
     found = []
-    with open(listed, encoding="utf-8", newline="") as stream:
-        for number, row in enumerate(csv.reader(stream), 1):
-            words = [word.strip() for word in row]
-            if not words or (number == 1 and words == ["s", "t"]):
-                continue
-            if len(words) != 2 or not all(words):
-                raise BadInputError(f"{listed}: line {number}: two states are wanted, as in 3,17.")
-            found.append((words[0], words[1]))
+    try:
+        with open(listed, encoding="utf-8-sig", newline="") as stream:
+            for number, row in enumerate(csv.reader(stream), 1):
+                words, place = [word.strip() for word in row], f"{listed}: line {number}"
+                if not words or (number == 1 and words == ["s", "t"]):
+                    continue
+                if len(words) != 2 or not all(words):
+                    raise BadInputError(f"{place}: two states are wanted, as in 3,17.")
+                found.append(_Line(words[0], words[1], place))
+    except UnicodeDecodeError:
+        raise BadInputError(f"{listed}: is not in UTF-8.") from None
+    except csv.Error as error:
+        raise BadInputError(f"{listed}: is no CSV file ({error}).") from None
     if not found:
         raise BadInputError(f"{listed}: has no pairs of states.")
     return found
+
+
+def _numbered(line: _Line, sides: Sequence[Chain | MDP]) -> tuple[int, int]:
+    """The states of a line; what is wrong with them is said with its place."""
+    from ..queries.query import asked_state
+
+    try:
+        return asked_state("s", _state(line.s), sides[0]), asked_state("t", _state(line.t), sides[-1])
+    except ValueError as error:
+        raise BadInputError(f"{line.place}: {error}") from None
 
 
 def _say_answers(pairs: list[tuple[str, str]], answers: list[Answer], json: bool) -> int:
@@ -146,7 +173,8 @@ def _side(spec: str, options: ModelOptions, match: str | None) -> Chain | MDP:
 def _state(text: str) -> int | str | None:
     if text == "init":
         return None
-    return int(text) if text.lstrip("-").isdigit() else text
+    digits = text.removeprefix("-")
+    return int(text) if digits.isascii() and digits.isdigit() else text
 
 
 def _say_answer(ask: Query, answer: Answer, json: bool, asked: Facts, met: bool) -> int:

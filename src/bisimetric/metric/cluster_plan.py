@@ -7,9 +7,8 @@ from typing import Unpack
 from ..checks import check_type, check_whole, merged
 from ..cluster.costs import ClusterPlan, Whole, plan_of
 from ..model import MDP, Chain
-from ..model.union import union
 from ..transport import Transport
-from .compare import rectangle
+from .compare import rectangle, side_by_side
 from .operator import comparison_of
 from .settings import MetricChanges, MetricSettings
 
@@ -45,7 +44,9 @@ def cluster_plan(
         if check_whole(name, count) < 1:
             raise ValueError(f"{name} must be at least 1; got {count}.")
     chosen = merged(MetricSettings, None, dict(changes) if transport is None else {**changes, "transport": transport})
-    whole = model if other is None else union(model, other)
+    if chosen.device != "cpu":
+        raise ValueError(f'workers of a cluster use their CPUs; device must be "cpu", got {chosen.device!r}.')
+    whole = model if other is None else side_by_side(model, other)
     comparison = comparison_of(whole, chosen.for_model(whole))
     if other is not None:
         comparison = rectangle(comparison, model.n_states)

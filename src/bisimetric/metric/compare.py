@@ -75,17 +75,12 @@ def compare(
     Returns:
         A `CrossMetric`. Ctrl-C ends it with status INTERRUPTED and a valid error (before the first sweep: raised).
     """
-    check_type("other", other, Chain, MDP, words="a Chain or an MDP")
     given = dict(changes) if transport is None else {**changes, "transport": transport}
     chosen = merged(MetricSettings, settings, given)
     model = remote.outlined(model, cluster, chosen.match)
     # What is asked of a model beside its rows is answered by the stand-in of one that is read in parts.
     first = model.stand_in if isinstance(model, Outline) else model
-    if isinstance(first, Chain) is not isinstance(other, Chain):
-        raise ModelError("a Chain is compared with a Chain, and an MDP with an MDP; take .under(policy) of an MDP.")
-    if first.gamma != other.gamma:
-        raise ModelError(f"the models have different discounts, gamma = {first.gamma} and {other.gamma}.")
-    both = union(first, other)
+    both = side_by_side(first, other)
     question = chosen.for_model(both)
     if isinstance(model, Outline) and chosen.lump:
         raise ValueError("lump=True needs the whole model; of one that is read in parts no states are merged.")
@@ -124,6 +119,17 @@ def compare(
     )
 
 
+def side_by_side(model: Chain | MDP, other: object) -> Chain | MDP:
+    """Two models as one; refuses those that cannot be compared."""
+    check_type("other", other, Chain, MDP, words="a Chain or an MDP")
+    if isinstance(model, Chain) is not isinstance(other, Chain):
+        raise ModelError("a Chain is compared with a Chain, and an MDP with an MDP; take .under(policy) of an MDP.")
+    assert isinstance(other, (Chain, MDP))
+    if model.gamma != other.gamma:
+        raise ModelError(f"the models have different discounts, gamma = {model.gamma} and {other.gamma}.")
+    return union(model, other)
+
+
 def _unreduced(outline: Outline) -> Reduction[Chain | MDP]:
     """A model that is read in parts as it is; what a `CrossMetric` asks of a model beside its rows, it has too."""
     return Reduction(cast(Chain, outline.parts))
@@ -138,9 +144,9 @@ def _sweeper(model: Chain | MDP | Outline, other: Chain | MDP, question: Questio
     """F on the rectangle of two models."""
     first = model.stand_in if isinstance(model, Outline) else model
     both = union(first, other)
-    side_by_side = comparison_of(both, question.of_reduced(both))
-    check_range(side_by_side.largest, engine)
-    comparison = rectangle(side_by_side, first.n_states)
+    whole = comparison_of(both, question.of_reduced(both))
+    check_range(whole.largest, engine)
+    comparison = rectangle(whole, first.n_states)
     if isinstance(model, Outline):
         assert remote.resumable(engine)
         return engine.sweeper_in_parts(model, comparison, question.transport, question.remember)
@@ -148,24 +154,24 @@ def _sweeper(model: Chain | MDP | Outline, other: Chain | MDP, question: Questio
         return engine.sweeper(comparison, question.transport, question.remember)
 
 
-def rectangle(side_by_side: Comparison, n_states: int) -> Comparison:
+def rectangle(whole: Comparison, n_states: int) -> Comparison:
     """The part of a comparison of two models side by side that is between them; the first has so many states."""
-    rows, split = side_by_side.rows, int(side_by_side.row_pointers[n_states])
-    indices, states = rows.indices.copy(), side_by_side.state_of_row.copy()
+    rows, split = whole.rows, int(whole.row_pointers[n_states])
+    indices, states = rows.indices.copy(), whole.state_of_row.copy()
     indices[rows.indptr[split] :] -= np.int32(n_states)
     states[split:] -= n_states
     sides = (n_states, rows.n_states - n_states)
     between = Distributions(rows.indptr, indices, rows.probs, max(sides), rows.moved, split, sides)
-    groups = tuple(group for group in side_by_side.groups if 0 < corner_of(between, group) < len(group))
+    groups = tuple(group for group in whole.groups if 0 < corner_of(between, group) < len(group))
     return replace(
-        side_by_side,
+        whole,
         rows=between,
         groups=groups,
         state_of_row=states,
-        row_pointers=side_by_side.row_pointers[: n_states + 1],
-        column_pointers=side_by_side.row_pointers[n_states:],
-        apart=side_by_side.apart[:n_states],
-        columns_apart=side_by_side.apart[n_states:],
+        row_pointers=whole.row_pointers[: n_states + 1],
+        column_pointers=whole.row_pointers[n_states:],
+        apart=whole.apart[:n_states],
+        columns_apart=whole.apart[n_states:],
     )
 
 

@@ -17,12 +17,12 @@ import numpy as np
 from ..backends.select import host
 from ..checks import check_number, check_type, check_whole
 from ..kinds import Floats, Ints
+from ..metric.compare import side_by_side
 from ..metric.operator import comparison_of, largest_distance
 from ..metric.settings import Match, MetricSettings
 from ..metric.solve import metric_notes, reduced
-from ..model import MDP, Chain, ModelError
+from ..model import MDP, Chain
 from ..model.parts import ModelParts
-from ..model.union import union
 from ..showing import state_number
 from .answers import Answer, Budget, Nearest
 from .asking import Asking, answers, within
@@ -62,7 +62,7 @@ class Query:
     ) -> None:
         check_type("model", model, Chain, MDP, words="a Chain or an MDP")
         self.model, self.other = model, other
-        both = model if other is None else _side_by_side(model, other)
+        both = model if other is None else side_by_side(model, other)
         settings = MetricSettings(
             match=match,
             reward_weight=reward_weight,
@@ -125,7 +125,7 @@ class Query:
         if not 0.0 < check_number("tol", tol) < np.inf:
             raise ValueError(f"tol must be positive and finite; got {tol}.")
         check_type("budget", budget, Budget)
-        merged = [(self._left(s), self._right(t)) for s, t in pairs]
+        merged = [self._merged_pair(number, pair) for number, pair in enumerate(pairs)]
         return answers(self._asking, merged, tol, budget, cluster)
 
     def at_most(
@@ -163,6 +163,7 @@ class Query:
         """
         if not 0.0 < check_number("tol", tol) < np.inf:
             raise ValueError(f"tol must be positive and finite; got {tol}.")
+        check_type("budget", budget, Budget)
         number = asked_state("s", s, self.model)
         root, two = self._merged(number), self.other is not None
         first, count = (
@@ -216,6 +217,17 @@ class Query:
         beside = "" if self.other is None else f" against {self.other.n_states}"
         return f"Query({self.model.n_states} states{beside}, {self.known} pairs known, {self.opened} opened)"
 
+    def _merged_pair(self, number: int, pair: tuple[int | str | None, int | str | None]) -> tuple[int, int]:
+        """A listed pair; what is wrong with it is said with its number."""
+        try:
+            s, t = pair
+        except (TypeError, ValueError):
+            raise ValueError(f"pairs: number {number} must be two states; got {pair!r}.") from None
+        try:
+            return self._left(s), self._right(t)
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"pairs: number {number}: {error}") from None
+
     def _left(self, state: int | str | None) -> int:
         return self._merged(asked_state("s", state, self.model))
 
@@ -238,15 +250,6 @@ def asked_state(name: str, state: int | str | None, model: Chain | MDP | ModelPa
             raise ValueError(f'{name} must be given: the model has {found} labelled "init".')
         return int(initial[0])
     return state_number(state, n, model.state_names, name)
-
-
-def _side_by_side(model: Chain | MDP, other: Chain | MDP) -> Chain | MDP:
-    check_type("other", other, Chain, MDP, words="a Chain or an MDP")
-    if isinstance(model, Chain) is not isinstance(other, Chain):
-        raise ModelError("a Chain is compared with a Chain, and an MDP with an MDP; take .under(policy) of an MDP.")
-    if model.gamma != other.gamma:
-        raise ModelError(f"the models have different discounts, gamma = {model.gamma} and {other.gamma}.")
-    return union(model, other)
 
 
 def _order_of_rows(model: Chain | MDP, match: str) -> Ints:

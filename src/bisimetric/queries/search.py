@@ -32,7 +32,7 @@ _LEAST_OF_ALL = 1e-12
 _HELPS = 0.9  # a round helps where it brings the root's gap below this share of what it was
 _TIES = 0.1  # share of gaps in the costs of plans, in the beginning
 _FEWEST_TO_OPEN, _GROWTH = 8, 0.15  # pairs that are opened in a round, at least, and as a share of those that were
-_FEW = 4  # opened pairs for which a sweep is enough
+_FEW = 4  # opened pairs for which a sweep is enough, where it helps
 _LEAP_ACCURACY = 1e-3  # of a leap, as a share of the root's gap
 _LEAP_SWEEPS = 4.0  # sweeps that take as long as a leap
 _CHUNK, _ARCS = 20_000, 1 << 21  # updates between two looks at the clock, and pairs of successors in them, at most
@@ -156,12 +156,12 @@ class Search:
         A leap leaves plans that belong to numbers on its way, so another sweep follows, which finds the bounds' own.
         There is none where it would end after the budget's seconds.
         """
-        began = self.seconds
+        began, gap = self.seconds, self.gap
         if not self._sweep(inside):
             return
         end = self.seconds + _LEAP_SWEEPS * (self.seconds - began)
         self._leaps = self.budget.seconds is None or end < self.budget.seconds
-        if inside > _FEW and self._leaps:
+        if (inside > _FEW or self.gap > _HELPS * gap) and self._leaps:
             self.table.leap(inside, _LEAP_ACCURACY * self.gap, self._found)
             self._sweep(inside)
 

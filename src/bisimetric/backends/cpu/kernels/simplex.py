@@ -291,13 +291,16 @@ def certified_value(n, m, cost, real, link):
 
 
 @part
-def _same_rows(indices, probs, lo, n, to, m):
-    """Whether two rows are equal, bit by bit."""
+def _alike(probs, lo, n, to, m, cost):
+    """Whether two rows have the same masses, bit by bit, at distance 0 of each other: their transport is 0 exactly.
+
+    So it is for two equal rows of one model, however its successors are numbered on either side.
+    """
     if n != m:
         return False
     differ = 0
     for k in range(n):
-        differ += indices[lo + k] != indices[to + k] or probs[lo + k] != probs[to + k]
+        differ += probs[lo + k] != probs[to + k] or cost[k * m + k] != 0.0
     return differ == 0
 
 
@@ -361,7 +364,8 @@ def exact_block(rows, defects, block, ground, memory, halt, out, errors):
                 value = two_by_two((probs[lo], probs[lo + 1]), (probs[to], probs[to + 1]), costs)
                 if keep:
                     store[start] = CROSSED if crosses(costs) else STRAIGHT
-                if indices[lo] != indices[to] or not _same_rows(indices, probs, lo, n, to, m):
+                straight = costs[0] == 0.0 and costs[3] == 0.0
+                if not straight or probs[lo] != probs[to] or probs[lo + 1] != probs[to + 1]:
                     above = below = 8.0 * EPS * value + _doubt(probs, lo, to, costs)
             else:
                 for i in range(n):  # `gather`, written out: a call costs 3 % of the time of a small pair
@@ -380,7 +384,7 @@ def exact_block(rows, defects, block, ground, memory, halt, out, errors):
                 pivots += more
                 if inv_p == 1.0:
                     above = below = tol + 4.0 * EPS * (n + m) * top
-                if inv_p != 1.0 and not _same_rows(indices, probs, lo, n, to, m):
+                if inv_p != 1.0 and not _alike(probs, lo, n, to, m, part):
                     _set_rests(real, 0, probs, lo, n, defects[members[a]])
                     _set_rests(real, n, probs, to, m, defects[members[b]])
                     value, above, below = certified_value(n, m, part, real, link)

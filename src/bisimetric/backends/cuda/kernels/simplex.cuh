@@ -235,9 +235,9 @@ DEVICE inline double two_by_two_doubt(double a0, double a1, double b0, double b1
   return 8.0 * EPS * (value + (fmin(a0, a1) + fmin(b0, b1)) * largest_cost);
 }
 
-// Whether two rows are equal, bit by bit.
+// Whether two rows of one model are equal, bit by bit; successors of two models have numbers of their own.
 template <int L> DEVICE bool same_rows(const Pairs& q, i64 lo, int n, i64 to, int m) {
-  int differ = n != m;
+  int differ = n != m || q.reach.corner != 0;
   for (int k = lane_of(L); k < n && !differ; k += L)
     differ = q.indices[lo + k] != q.indices[to + k] || q.probs[lo + k] != q.probs[to + k];
   return largest<L>(differ) == 0;
