@@ -258,6 +258,34 @@ def test_a_damaged_store_is_refused(inside, tmp_path):
         bm.compare(model, small, cluster=inside, store=place, max_sweeps=3)
 
 
+@pytest.mark.parametrize("harm", ["flipped", "empty", "gone"])
+def test_blocks_of_a_model_that_are_not_what_they_were_are_refused(inside, tmp_path, harm):
+    """A bit that flipped is another model, and what was not on the disk when the power was cut is none."""
+    model, small = two_models(None)
+    place = tmp_path / "s"
+    bm.compare(model, small, cluster=inside, store=place, max_sweeps=3)
+    path = next(iter((place / "blocks").glob("R-*.npy")))
+    data = bytearray(path.read_bytes())
+    data[-9] ^= 0x40
+    if harm == "gone":
+        path.unlink()
+    else:
+        path.write_bytes(bytes(data) if harm == "flipped" else b"")
+    with pytest.raises(ClusterError, match=f"is damaged \\({path.name} is not what it was\\); remove it"):
+        bm.compare(model, small, cluster=inside, store=place, max_sweeps=3)
+
+
+@pytest.mark.parametrize("address", ["nothing", "", "http://x", "tcp://nohost.invalid:8786", "tcp://127.0.0.1:9"])
+def test_no_client_is_made_for_addresses_at_which_nobody_listens(address, monkeypatch):
+    """One that found nobody waits 20 s at the end of the process."""
+    made = []
+    monkeypatch.setattr("distributed.Client.__init__", lambda self, *_, **__: made.append(self))
+    grid = bm.problems.gridworld(width=2, height=2)
+    with pytest.raises(ClusterError, match="there is no cluster at"):
+        bm.compare(grid, grid, match="labels", cluster=address)
+    assert not made
+
+
 def test_what_is_not_a_cluster_is_refused(monkeypatch):
     model, small = two_models(None)
     monkeypatch.setattr(crew, "_CONNECT", 0.3)

@@ -433,6 +433,28 @@ def test_what_cannot_be_done_in_parts_is_refused(client, tmp_path):
         bm.cross(parts.under_uniform(), small, match="labels", cluster=client)
 
 
+def test_check_sums_are_compared(client, tmp_path):
+    """Reading in parts looks at no check sums, so workers compare them once, member by member."""
+    mdp = bm.problems.gridworld(width=100, height=100)
+    bm.write(mdp, tmp_path / "m.npz")
+    parts, small = bm.read_parts(tmp_path / "m.npz"), bm.problems.gridworld(width=2, height=2)
+    assert bm.cross(parts, small, match="labels", tol=5.0, cluster=client).error <= 5.0
+    data = bytearray((tmp_path / "m.npz").read_bytes())
+    data[data.rfind(np.float64(0.925).tobytes()) + 7] ^= 0x80  # a probability of −0.925
+    (tmp_path / "m.npz").write_bytes(bytes(data))
+    with pytest.raises(bm.ModelError, match=r"m\.npz.*CRC"):
+        bm.cross(bm.read_parts(tmp_path / "m.npz"), small, match="labels", tol=5.0, cluster=client)
+
+
+def test_a_file_that_changed_is_opened_again(client, tmp_path):
+    model, parts = both(tmp_path, "labels")
+    bm.write(model.with_gamma(0.5), tmp_path / "m.npz")
+    with pytest.raises(bm.ModelError, match="has changed since it was opened; open it again"):
+        bm.cross(parts, small_of(model, "labels"), match="labels", cluster=client)
+    with pytest.raises((ValueError, TypeError), match="gamma"):
+        bm.read_parts(tmp_path / "m.npz", gamma="0.9")
+
+
 def test_a_file_that_workers_do_not_see(client, tmp_path):
     _, parts = both(tmp_path, "labels")
     (tmp_path / "m.npz").unlink()

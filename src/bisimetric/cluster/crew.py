@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import math
 import queue
+import socket
 import time
 import uuid
 import warnings
@@ -245,12 +246,27 @@ def _client(cluster: object) -> tuple[Any, bool]:
             f"cluster must be a Client of Dask, or an address such as tcp://host:8786; got {type(cluster).__name__}."
         )
     try:
+        _knock(address)
         with _quiet():
             connect: Any = Client
             return connect(address, timeout=_CONNECT, set_as_default=False), True
     except (OSError, TimeoutError, ValueError) as error:
         reason = str(error).split("\n", maxsplit=1)[0] or type(error).__name__
         raise ClusterError(f"there is no cluster at {address}: {reason}. Start one with dask scheduler.") from None
+
+
+def _knock(address: str) -> None:
+    """See whether anybody listens there: a client of Dask that found nobody waits for its end for a long time."""
+    from distributed.comm.addressing import parse_address, parse_host_port
+
+    scheme, place = parse_address(address)
+    if scheme not in ("tcp", "tls"):
+        known = scheme in ("inproc", "ucx", "ucxx", "ws", "wss")
+        if not known:
+            raise ValueError(f"{scheme!r} is no protocol of Dask's; an address is such as tcp://host:8786")
+        return
+    host, port = parse_host_port(place)
+    socket.create_connection((host, port), timeout=_CONNECT).close()
 
 
 @contextmanager

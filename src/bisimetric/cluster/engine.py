@@ -56,6 +56,7 @@ class ClusterBackend:
         self.spare: list[Array] = []  # arrays that distances gave up
         self.kept: dict[str, set[int]] = {"d": set(), "m": set(), "n": set()}  # versions that state.json names
         self._next = 0
+        self._sums: dict[str, int] | None = None  # of the model's blocks, once there is something to go on from
 
     def describe(self) -> str:
         return f"{self.crew.threads} threads of {self.crew.workers} workers at {self.crew.address}"
@@ -239,10 +240,19 @@ class ClusterBackend:
         if self.store.passing:
             return
         version = d.version()
+        if self._sums is None:
+            self._sums = self.store.sums()
         kept = {"d": {version.number}, "m": {sweeper.memory}, "n": {sweeper.notes}}
         self.store.settle(self._files(kept))
         self.store.keep(
-            {"version": version, "memory": sweeper.memory, "notes": sweeper.notes, "next": self._next, **state}
+            {
+                "version": version,
+                "memory": sweeper.memory,
+                "notes": sweeper.notes,
+                "next": self._next,
+                "blocks": self._sums,
+                **state,
+            }
         )
         self.kept = kept
         self.tidy({})
@@ -258,6 +268,8 @@ class ClusterBackend:
         number, shifts, largest = self.state["version"]
         sweeper.memory, sweeper.notes, self._next = (self.state[name] for name in ("memory", "notes", "next"))
         self.kept = {"d": {number}, "m": {sweeper.memory}, "n": {sweeper.notes}}
+        self._sums = dict(self.state["blocks"])
+        self.store.check_blocks(self._sums)
         self.store.check(self._files(self.kept))
         d.become(Version(number, tuple(shifts), largest))
 

@@ -41,7 +41,10 @@ class Scan(NamedTuple):
 
 
 def scanned(crew: Crew, parts: ModelParts, *, by_actions: bool) -> Outline:
-    """Let the workers look through a model, once."""
+    """Let the workers look through a model, once, and compare the check sums of its file, where it has some."""
+    if parts.checkable:
+        for _ in crew.run("bisimetric check the file", partial(check, parts), parts.checkable, parts.checkable):
+            pass
     ranges = ranges_for(crew, parts)
     names = [str(first) for first, _ in ranges]
     work = partial(scan, parts, by_actions)
@@ -89,10 +92,22 @@ def read_range(parts: ModelParts, ends: tuple[int, int]) -> Part:
     try:
         return parts.read(*ends)
     except OSError as error:
-        raise ClusterError(
-            f"a worker cannot read the model: {error}. Workers read their parts themselves, so the file must have the "
-            "same path for all of them."
-        ) from None
+        raise _unreadable(error) from None
+
+
+def check(parts: ModelParts, member: str) -> None:
+    """Compare a check sum of the file."""
+    try:
+        parts.check(member)
+    except OSError as error:
+        raise _unreadable(error) from None
+
+
+def _unreadable(error: OSError) -> ClusterError:
+    return ClusterError(
+        f"a worker cannot read the model: {error}. Workers read their parts themselves, so the file must have the "
+        "same path for all of them."
+    )
 
 
 def scan(parts: ModelParts, by_actions: bool, ends: tuple[int, int]) -> Scan:

@@ -24,6 +24,7 @@ import os
 import shutil
 import tempfile
 import uuid
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
@@ -41,6 +42,7 @@ from .tiles import Grid
 STATE, QUESTION = "state.json", "question.json"
 _KINDS = "dmn"
 _FULL = (errno.ENOSPC, errno.EDQUOT)
+_STRETCH = 1 << 22  # bytes that are held at a time where check sums are taken
 _SPARES, _MOST_SPARES = "spares", 1  # a folder, and how many it has for each tile and kind
 
 
@@ -213,6 +215,25 @@ class Store:
                     f"the store {self.folder} is damaged ({path.name} is not whole); remove it."
                 ) from None
 
+    def sums(self) -> dict[str, int]:
+        """Check sums of the model's blocks, which are on the disk then."""
+        blocks = sorted((self.folder / "blocks").glob("[!.]*.npy"))
+        try:
+            self.settle(blocks)
+            return {path.name: _sum_of(path) for path in blocks}
+        except OSError as error:
+            raise self._failed(error) from None
+
+    def check_blocks(self, sums: Mapping[str, int]) -> None:
+        """Refuse blocks of the model that are not those of these check sums."""
+        for name, wanted in sums.items():
+            try:
+                whole = _sum_of(self.folder / "blocks" / name) == wanted
+            except OSError:
+                whole = False
+            if not whole:
+                raise ClusterError(f"the store {self.folder} is damaged ({name} is not what it was); remove it.")
+
     def remove_all_but(self, wanted: Mapping[str, set[int]]) -> None:
         """Remove versions, by kind, that nobody needs any more."""
         for folder in self.folder.iterdir():
@@ -247,6 +268,15 @@ class Store:
                 "same store to go on from there."
             )
         return ClusterError(f"the store {self.folder} cannot be used: {error.strerror or error}.")
+
+
+def _sum_of(path: Path) -> int:
+    """The check sum of a file."""
+    found = 0
+    with open(path, "rb") as stream:
+        while stretch := stream.read(_STRETCH):
+            found = zlib.crc32(stretch, found)
+    return found
 
 
 def _spare_name(path: Path) -> str:

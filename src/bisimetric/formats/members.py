@@ -28,6 +28,7 @@ from ..kinds import Array
 _LOCAL = struct.Struct("<26x2H")  # where a zip archive's local header has the lengths of what follows it
 _LONGEST_HEADER = 1 << 16
 _MOST_MEMBERS = 10_000
+_STRETCH = 1 << 22  # bytes that are held at a time
 
 
 @dataclass(frozen=True)
@@ -82,6 +83,12 @@ class ArrayFile:
                 return _numbers(self.path, stream, begin, size, known.dtype)
         with zipfile.ZipFile(self.path) as archive, archive.open(known.member) as packed:
             return _numbers(self.path, packed, begin, size, known.dtype)
+
+    def check(self, name: str) -> None:
+        """Read an array to its end, so that its check sum is compared; raises zipfile.BadZipFile where it differs."""
+        with zipfile.ZipFile(self.path) as archive, archive.open(self._known(name).member) as packed:
+            while packed.read(_STRETCH):
+                pass
 
     def _known(self, name: str) -> StoredArray:
         if name not in self.arrays:

@@ -15,7 +15,7 @@ from ..kinds import Array, Ints
 from ..model import MDP, ModelError
 from ..model.parts import Part, checked_part
 from .csv_table import COLUMNS
-from .parts import FileParts, chosen_reward
+from .parts import FileParts, chosen_reward, stamp_of
 
 _STATE, _ACTION, _NEXT, _PROBABILITY, _REWARD = COLUMNS
 _STRETCH = 1 << 20  # transitions at a time
@@ -93,6 +93,7 @@ class ParquetParts(FileParts):
 
 def open_parquet(path: Path, gamma: float, reward: str | None) -> ParquetParts:
     """Open a table. Cost: one pass over the columns of states and actions."""
+    stamp = stamp_of(path)
     with _opened(path) as file:
         names = list(file.schema_arrow.names)
         if sorted(names) != sorted(COLUMNS):
@@ -101,6 +102,7 @@ def open_parquet(path: Path, gamma: float, reward: str | None) -> ParquetParts:
         nbytes = _ROW * int(file.metadata.num_rows)
     return ParquetParts(
         path=path,
+        stamp=stamp,
         actions=actions,
         groups=groups,
         nbytes=nbytes,

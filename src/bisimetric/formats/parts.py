@@ -17,6 +17,7 @@ import numpy as np
 from ..damage import Budget, reading
 from ..kinds import Floats
 from ..model import ModelError
+from ..model.chain import check_discount
 from ..model.parts import ModelParts, Part, checked_part
 from .members import ArrayFile, TarFile
 from .umb import Umb
@@ -39,6 +40,8 @@ def read_parts(path: str | os.PathLike[str], gamma: float | None = None, *, rewa
     Raises ModelError for a file that is not such a model, OSError for one that cannot be opened.
     """
     place = Path(path).absolute()
+    if gamma is not None:
+        check_discount(gamma)
     if place.suffix not in READABLE_IN_PARTS:
         known = ", ".join(READABLE_IN_PARTS)
         raise ModelError(f"{path}: models are read in parts from files that end in {known}; got {place.suffix!r}.")
@@ -79,17 +82,25 @@ def chosen_reward(path: Path, models: Sequence[str], wanted: str | None, own: st
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class FileParts(ModelParts):
-    """A model in a file. Attributes: path."""
+    """A model in a file. Attributes: path, stamp (bytes of the file, and when it was changed last, as it is opened)."""
 
     path: Path
+    stamp: tuple[int, int]
 
     @property
     def source(self) -> str:
-        found = os.stat(self.path)
+        if stamp_of(self.path) != self.stamp:
+            raise self._changed
         what = f"reward {self.reward_name!r}, {'its uniform policy' if self.uniform else 'all choices'}"
-        return f"{self.path.name}, {found.st_size} bytes, {found.st_mtime_ns}, {what}"
+        return f"{self.path.name}, {self.stamp[0]} bytes, {self.stamp[1]}, {what}"
+
+    @property
+    def _changed(self) -> ModelError:
+        return ModelError(f"{self.path}: has changed since it was opened; open it again.")
 
     def load(self, first: int, last: int) -> Part:
+        if stamp_of(self.path)[0] != self.stamp[0]:  # a worker may have a copy, made at another time
+            raise self._changed
         with reading(self.path, "a model", ModelError), np.errstate(over="ignore", invalid="ignore"):
             try:
                 return self._load(first, last)
@@ -102,14 +113,24 @@ class FileParts(ModelParts):
         raise NotImplementedError
 
 
+def stamp_of(path: Path) -> tuple[int, int]:
+    """Bytes of a file, and when it was changed last."""
+    found = os.stat(path)
+    return found.st_size, found.st_mtime_ns
+
+
 # ---- .npz ----
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class NpzParts(FileParts):
-    """A model in an archive of our own. Attributes: own (whether the rewards in use are those of the entry rewards)."""
+    """A model in an archive of our own.
+
+    Attributes: own (whether the rewards in use are those of the entry rewards), members (the archive's arrays).
+    """
 
     own: bool
+    members: tuple[str, ...]
 
     @property
     def source(self) -> str:
@@ -118,6 +139,14 @@ class NpzParts(FileParts):
     @cached_property
     def _file(self) -> ArrayFile:
         return ArrayFile(self.path)
+
+    @property
+    def checkable(self) -> tuple[str, ...]:
+        return self.members
+
+    def check(self, member: str) -> None:
+        with reading(self.path, "a model", ModelError):
+            self._file.check(member)
 
     def _load(self, first: int, last: int) -> Part:
         file = self._file
@@ -139,6 +168,7 @@ class NpzParts(FileParts):
 def _open_npz(path: Path, gamma: float | None, reward: str | None) -> NpzParts:
     from .npz import FORMAT, VERSION
 
+    stamp = stamp_of(path)
     file = ArrayFile(path)
     if "format" not in file or str(file.take("format")[0]) != FORMAT:
         raise ModelError(f"{path}: not a bisimetric model (no entry format = {FORMAT!r}).")
@@ -153,8 +183,10 @@ def _open_npz(path: Path, gamma: float | None, reward: str | None) -> NpzParts:
     name = used if own else chosen_reward(path, models, wanted)
     return NpzParts(
         path=path,
+        stamp=stamp,
         nbytes=sum(array.count * array.dtype.itemsize for array in file.arrays.values()),
         own=own,
+        members=tuple(file.arrays),
         n_states=file.count("choice_ptr") - 1,
         gamma=float(file.take("gamma")[0]) if gamma is None else gamma,
         action_labels=tuple(str(word) for word in file.take("action_labels")),
@@ -215,6 +247,7 @@ def _umb(path: Path) -> Umb:
 
 
 def _open_umb(path: Path, gamma: float, reward: str | None) -> UmbParts:
+    stamp = stamp_of(path)
     umb = _umb(path)
     widest, stretch = 1, 1 << 20
     for first in range(0, umb.n_states, stretch):
@@ -222,6 +255,7 @@ def _open_umb(path: Path, gamma: float, reward: str | None) -> UmbParts:
         widest = max(widest, int(np.diff(pointers).max(initial=1)))
     return UmbParts(
         path=path,
+        stamp=stamp,
         nbytes=8 * (umb.n_states + umb.n_choices + 2 * umb.n_branches),
         n_states=umb.n_states,
         gamma=gamma,

@@ -90,6 +90,15 @@ class ModelParts(ABC):
     def source(self) -> str:
         """What the model is of, as it is now: other contents have another one."""
 
+    @property
+    def checkable(self) -> tuple[str, ...]:
+        """Pieces of the file that have check sums of their own, which reading in parts does not look at."""
+        return ()
+
+    def check(self, member: str) -> None:
+        """Compare the check sum of such a piece with what is there; raises ModelError where they differ."""
+        raise ModelError(f"{member!r} has no check sum.")
+
     def under_uniform(self) -> Self:
         """The chain of the uniform policy."""
         return replace(self, uniform=True)
