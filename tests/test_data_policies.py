@@ -12,7 +12,7 @@ import pytest
 
 import bisimetric as bm
 from bisimetric.cli import run
-from bisimetric.estimate.policies import policy_on_model, policy_on_rows
+from bisimetric.estimate.policies import policy_on_rows
 
 
 def data_of(mdp, samples, seed=0):
@@ -80,14 +80,17 @@ def test_certificates_hold_for_policies_chosen_in_any_way(mdp):
         counts.certify(np.ones((8, 2)), 0.05, gamma=0.9, **ASSUMED)
 
 
-def test_policies_go_to_the_estimated_model_and_back():
+def test_policies_of_the_estimated_model_are_those_of_the_states_of_the_data():
     counts = bm.Counts.from_transitions([0, 0, 1], [0, 1, 1], [1.0, 0.0, 0.5], [1, 0, 0], [False, False, True])
     for unseen in ("absent", "sink"):
         model = counts.model(0.9, unseen=unseen)
-        weights = np.array([[0.25, 0.75], [0.0, 1.0], [0.5, 0.5]])
-        there = policy_on_model(counts, model, weights)
-        model.check_policy(there)
-        np.testing.assert_allclose(policy_on_rows(counts, model, there)[:2], weights[:2])
+        policy = np.random.default_rng(0).uniform(0.1, 1.0, model.n_choices)
+        policy /= np.add.reduceat(policy, model.choice_ptr[:-1])[model.state_of_choice]
+        weights = policy_on_rows(counts, model, policy)
+        for s, a, mass in zip(model.state_of_choice, model.action_of_choice, policy, strict=True):
+            if s < len(weights):
+                assert weights[s, a] == mass
+        np.testing.assert_allclose(weights[:2].sum(axis=1), 1.0)
 
 
 def test_a_target_is_for_the_true_model(mdp):

@@ -70,7 +70,7 @@ ALLOWED: dict[str, set[str]] = {
     "kinds": set(),
     "archives": {"atomic", "damage", "kinds"},
     "model": GROUND,
-    "schedules": GROUND,
+    "schedules": GROUND | {"certificates"},
     "certificates": {"kinds", "showing"},
     "transport": GROUND,  # settings and error mathematics: no engine
     "backends": GROUND | {"model", "transport"},

@@ -9,6 +9,7 @@ import math
 from dataclasses import dataclass
 from typing import Protocol
 
+from . import certificates
 from .checks import check_number
 
 
@@ -65,11 +66,15 @@ class Theoretical:
         _check_alpha("alpha_bar", self.alpha_bar)
 
     def __call__(self, k: int, *, gamma: float, sweeps: int, p: float) -> float:
-        c_bar = (1.0 + gamma) * gamma**sweeps / (1.0 - gamma)
+        c_bar = certificates.c_bar_n(gamma, sweeps)
         if c_bar >= 1.0:
             need = math.floor(math.log((1.0 - gamma) / (1.0 + gamma)) / math.log(gamma)) + 1
             raise ValueError(
                 f"Theoretical: {sweeps} sweeps a step are too few for the theorem at gamma = {gamma:g}; "
                 f"use sweeps = {need} or more."
             )
-        return math.pow(self.alpha_bar * (1.0 - c_bar) * (1.0 - gamma) / 2.0, p)
+        alpha = math.pow(self.alpha_bar * (1.0 - c_bar) * (1.0 - gamma) / 2.0, p)
+        # Rounded down, so that the theorem's own condition holds for what is returned.
+        while certificates.alpha_bar(alpha, gamma=gamma, sweeps=sweeps, p=p) > self.alpha_bar:
+            alpha = math.nextafter(alpha, 0.0)
+        return alpha

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
+from . import certificates
 from .aggregation import Partition, class_shares
 from .backends.protocol import Backend
 from .backends.select import host
@@ -185,6 +186,13 @@ def best_values(mdp: MDP) -> tuple[Floats, float]:
         policy = np.zeros(mdp.n_choices)
         policy[chosen] = 1.0
         V, off = policy_values(mdp.under_checked(policy), TV)
+
+
+def certified_loss(mdp: MDP, V: Floats, value_error: float) -> Certificate:
+    """The best rigorous bound on ‖V* − V^π‖∞ for V = V^π, known up to value_error."""
+    residual = certificates.bellman_residual(V, optimal_backup(mdp, V), gamma=mdp.gamma, value_error=value_error)
+    anything = certificates.trivial(gamma=mdp.gamma, scale=mdp.reward_span, value_error=2.0 * value_error)
+    return certificates.best(residual, anything)
 
 
 def value_ranges(model: Chain | MDP, discount: float) -> list[tuple[Floats, float]]:

@@ -32,7 +32,7 @@ from ..model import MDP, Chain
 from ..model.parts import ModelParts
 from ..status import Status
 from .cross import Cross, cross
-from .policies import carried, carried_in_parts, certified_loss
+from .policies import carried, carried_in_parts, loss_of
 from .proposals import farthest_points, small_model
 from .rooms import Rooms
 from .subjects import Subject, subject_of
@@ -257,7 +257,7 @@ def _assembled(
     if isinstance(best.small, MDP) and best.metric.question.match == "labels":
         if isinstance(model, MDP):
             policy, alone = carried(model, best.small, class_of)
-            certificate = certified_loss(model, policy)
+            certificate = loss_of(model, policy)
         else:
             assert isinstance(model, ModelParts)
             policy, alone, certificate = carried_in_parts(model, best.small, class_of, rooms)

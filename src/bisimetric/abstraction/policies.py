@@ -17,7 +17,7 @@ from ..kinds import Floats, Ints
 from ..metric.evaluation import least_combination
 from ..model import MDP
 from ..model.parts import ModelParts
-from ..values import best_values, greedy, optimal_backup, policy_values
+from ..values import best_values, certified_loss, greedy, policy_values
 from .rooms import Rooms
 
 _SHARE, _FINE = 0.01, 1e-7  # of a bound, and of the largest one, that what is not known of values may add to it
@@ -40,16 +40,13 @@ def carried(model: MDP, small: MDP, class_of: Ints) -> tuple[Floats, int]:
     return np.where(alone[states], model.uniform_policy(), played), int(alone.sum())
 
 
-def certified_loss(model: MDP, policy: Floats) -> Certificate:
+def loss_of(model: MDP, policy: Floats) -> Certificate:
     """How far the values of a policy are from the best, at most: by its own values and their Bellman residual."""
-    V, error = policy_values(model.under_checked(policy), np.zeros(model.n_states))
-    residual = certificates.bellman_residual(V, optimal_backup(model, V), gamma=model.gamma, value_error=error)
-    anything = certificates.trivial(gamma=model.gamma, scale=model.reward_span, value_error=2.0 * error)
-    return certificates.best(residual, anything)
+    return certified_loss(model, *policy_values(model.under_checked(policy), np.zeros(model.n_states)))
 
 
 def carried_in_parts(parts: ModelParts, small: MDP, class_of: Ints, rooms: Rooms) -> tuple[Floats, int, Certificate]:
-    """(`carried`, and `certified_loss`) of a model that workers read in parts.
+    """(`carried`, and `loss_of`) of a model that workers read in parts.
 
     Values are iterated from those of the small model: V becomes the combination of the last images T_π V whose change
     T_π V − V is least in mean square (Anderson). The error of V is at most ‖T_π V − V‖∞/(1−γ), and the Bellman

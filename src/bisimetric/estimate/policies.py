@@ -130,14 +130,3 @@ def policy_on_rows(counts: Counts, model: MDP, policy: Floats) -> Floats:
     inside = model.state_of_choice < n
     weights[model.state_of_choice[inside], model.action_of_choice[inside]] = policy[inside]
     return weights
-
-
-def policy_on_model(counts: Counts, model: MDP, weights: Floats) -> Floats:
-    """The other way: probabilities [S, A] as a policy of an estimated model, uniform where it has no such actions."""
-    n = counts.n_states + counts.ends
-    states, inside = model.state_of_choice, model.state_of_choice < n
-    chosen = np.zeros(model.n_choices)
-    chosen[inside] = weights[states[inside], model.action_of_choice[inside]]
-    total = np.bincount(states, weights=chosen, minlength=model.n_states)
-    uniform = model.uniform_policy()
-    return np.where(total[states] > 0.0, chosen / np.where(total[states] > 0.0, total[states], 1.0), uniform)

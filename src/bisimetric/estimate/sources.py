@@ -32,7 +32,6 @@ _COLUMNS = {
     "done": ("done", "terminated", "terminal"),
 }
 _MODEL_COLUMNS = {"idstatefrom", "idaction", "idstateto", "probability"}
-DATA_ENDINGS = (".csv", ".parquet", ".npz")
 
 
 class Notes:

@@ -7,7 +7,7 @@ larger state or action turns up than was thought possible, keys are written anew
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -484,10 +484,3 @@ def _is_number(word: object) -> bool:
 
 def _listed(lengths: dict[str, int]) -> str:
     return ", ".join(f"{name}: {n if n >= 0 else 'one value'}" for name, n in lengths.items())
-
-
-def chunks_of(columns: Chunk, size: int = 1 << 20) -> Iterator[Chunk]:
-    """A long chunk in pieces."""
-    for begin in range(0, len(columns.s), size):
-        part = slice(begin, begin + size)
-        yield Chunk(*(None if column is None else column[part] for column in columns))

@@ -35,7 +35,7 @@ from ..certificates import Certificate
 from ..kinds import Bools, Floats, Ints
 from ..model import MDP, Chain
 from ..reduction import Reduction
-from ..values import abstract_values, choice_values, first_choices, optimal_backup, policy_values, solved_on_host
+from ..values import abstract_values, certified_loss, choice_values, first_choices, policy_values, solved_on_host
 from .run import Step
 from .settings import PolicySettings
 from .small_models import Measure, distances_like, measure_of
@@ -134,7 +134,7 @@ def begin_step(given: Given, state: LoopState) -> Begun:
     # A device sweeps while the host solves for V; values that the device itself iterates would wait for its sweeps.
     sweeping = start_sweeps() if solved_on_host(chain) else None
     V, V_error = policy_values(chain, state.value, sweeper.backend)
-    bound = certify(mdp, V, V_error)
+    bound = certified_loss(mdp, V, V_error)
     return Begun(chain, V, bound, start_sweeps() if sweeping is None else sweeping, clock)
 
 
@@ -240,13 +240,6 @@ def improve(mdp: MDP, settings: PolicySettings, state: LoopState, V: Floats) -> 
         f"greedy_noise: no noise of {_NOISE_TRIES} tries at step {state.k} gave δ in [{low:g}, {high:g}]; δ between "
         f"{min(seen):.3g} and {max(seen):.3g} were seen. Choose a band inside what the values allow."
     )
-
-
-def certify(mdp: MDP, V: Floats, value_error: float) -> Certificate:
-    """The best rigorous bound on ‖V* − V^π‖∞ for V = V^π, known up to value_error."""
-    residual = certificates.bellman_residual(V, optimal_backup(mdp, V), gamma=mdp.gamma, value_error=value_error)
-    anything = certificates.trivial(gamma=mdp.gamma, scale=mdp.reward_span, value_error=2.0 * value_error)
-    return certificates.best(residual, anything)
 
 
 def _abstract_error(chain: Chain, V_abstract: Floats) -> float:

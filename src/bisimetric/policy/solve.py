@@ -19,9 +19,9 @@ from ..model import MDP
 from ..reduction import Lumped, Reduction, lumped
 from ..status import Status
 from ..transport import Exact
-from ..values import best_values, policy_values
+from ..values import best_values, certified_loss, policy_values
 from .data import Evidence, loop_settings
-from .loop import Begun, Given, LoopState, begin_step, certify, end_step
+from .loop import Begun, Given, LoopState, begin_step, end_step
 from .record import likely_actions, theorem_bounds
 from .run import PolicyRun, Step
 from .settings import DataChanges, PolicySettings
@@ -179,7 +179,7 @@ class PolicyWork:
         assert status is not None
         policy = state.measured if status is Status.TARGET else state.policy
         V, V_error = policy_values(small.under(policy), state.value, state.sweeper.backend)
-        certificate = certify(small, V, V_error)
+        certificate = certified_loss(small, V, V_error)
         state.sweeper.solver.finish()
         if settings.target is not None and certificate.error <= settings.target and status is not Status.INTERRUPTED:
             status = Status.TARGET  # the last improvement did it
@@ -231,7 +231,7 @@ def _lifted(reduction: Reduction[MDP], run: PolicyRun) -> PolicyRun:
         value=V,
         choices=choices,
         actions=actions,
-        certificate=certify(mdp, V, V_error),
+        certificate=certified_loss(mdp, V, V_error),
         distance=reduction.expand(run.distance),
         partition=reduction.lift_partition(run.partition),
         abstract_value=reduction.lift(run.abstract_value),

@@ -54,7 +54,7 @@ class CpuBackend:
 
     def bytes_to_remember(self, rows: Distributions, groups: tuple[Ints, ...], transport: Transport) -> int:
         """Bytes that a solver would remember between sweeps, before anything is allocated."""
-        return known(SOLVERS, transport).bytes_to_remember(rows, groups)
+        return known(SOLVERS, transport).bytes_to_remember(rows, groups, transport)
 
     def can_spare(self, rows: Distributions, transport: Transport) -> bool:
         """Whether `Sweeper.spare_memory` can be."""

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from ...kinds import Array, Ints, Precision
+from ...kinds import Array, Floats, Ints, Precision
 from ...model import Distributions
-from ...transport import Exact, KLBall, budget
+from ...transport import Exact, KLBall, Transport, budget
 from ..protocol import PairSolver
 from . import kernels
 from .exact import ExactSolver
@@ -31,11 +31,7 @@ class BallSolver(CpuSolver):
         self.logs = PairMemory(
             rows, groups, Layout(self.first, 0, 1, 0), cold=np.nan, dtype=np.float64, remember=remember
         )
-        self.exact = self._exact() if self._needs_exact() else None
-
-    def _needs_exact(self) -> bool:
-        """Whether some pair's ball holds all couplings."""
-        return bool(self.transport.radius >= np.min(self.entropies[self.rows.sizes > 1], initial=np.inf))
+        self.exact = self._exact() if _needs_exact(self.transport, self.rows, self.entropies) else None
 
     def _exact(self) -> ExactSolver:
         return ExactSolver(self.dtype, self.rows, self.groups, Exact(self.p), self.remember, self.with_diagonal)
@@ -46,7 +42,7 @@ class BallSolver(CpuSolver):
         self.entropies = rows.entropies()
         if self.exact is not None:
             self.exact.follow(rows)
-        elif self._needs_exact():
+        elif _needs_exact(self.transport, self.rows, self.entropies):
             self.exact = self._exact()
 
     def prepare(self, d: Array, accuracy: float) -> None:
@@ -99,5 +95,14 @@ class BallSolver(CpuSolver):
             self.exact.recall({name.removeprefix("exact_"): array for name, array in arrays.items()})
 
     @classmethod
-    def bytes_to_remember(cls, rows: Distributions, groups: tuple[Ints, ...]) -> int:
-        return entries_of(rows, groups, Layout(0, 0, 1, 0)) * 8
+    def bytes_to_remember(cls, rows: Distributions, groups: tuple[Ints, ...], transport: Transport) -> int:
+        assert isinstance(transport, KLBall)
+        logs = entries_of(rows, groups, Layout(0, 0, 1, 0)) * 8
+        if not _needs_exact(transport, rows, rows.entropies()):
+            return logs
+        return logs + ExactSolver.bytes_to_remember(rows, groups, Exact(transport.p))
+
+
+def _needs_exact(transport: KLBall, rows: Distributions, entropies: Floats) -> bool:
+    """Whether some pair's ball holds all couplings."""
+    return bool(transport.radius >= np.min(entropies[rows.sizes > 1], initial=np.inf))

@@ -101,5 +101,5 @@ class ExactSolver(CpuSolver):
         self.trees.load(arrays, "trees")
 
     @classmethod
-    def bytes_to_remember(cls, rows: Distributions, groups: tuple[Ints, ...]) -> int:
+    def bytes_to_remember(cls, rows: Distributions, groups: tuple[Ints, ...], transport: Transport) -> int:
         return entries_of(rows, groups, Layout(1, 0, 0, 2)) * _tree_dtype(rows)().itemsize

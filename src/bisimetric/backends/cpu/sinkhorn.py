@@ -8,7 +8,7 @@ import numpy as np
 
 from ...kinds import Array, Ints, Precision
 from ...model import Distributions
-from ...transport import Sinkhorn, budget
+from ...transport import Sinkhorn, Transport, budget
 from ..comparison import matrix_like
 from ..protocol import PairSolver
 from . import kernels
@@ -157,5 +157,5 @@ class SinkhornSolver(CpuSolver):
         self.ratios = [np.array(arrays[f"dense{g}"]) for g in range(len(self.ratios))]
 
     @classmethod
-    def bytes_to_remember(cls, rows: Distributions, groups: tuple[Ints, ...]) -> int:
+    def bytes_to_remember(cls, rows: Distributions, groups: tuple[Ints, ...], transport: Transport) -> int:
         return entries_of(rows, groups, Layout(0, 0, 0, 0)) * 8

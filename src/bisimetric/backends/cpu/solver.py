@@ -224,9 +224,9 @@ class CpuSolver(ABC):
         del arrays
 
     @classmethod
-    def bytes_to_remember(cls, rows: Distributions, groups: tuple[Ints, ...]) -> int:
+    def bytes_to_remember(cls, rows: Distributions, groups: tuple[Ints, ...], transport: Transport) -> int:
         """Bytes that would be remembered between sweeps, before anything is allocated."""
-        del rows, groups
+        del rows, groups, transport
         return 0
 
 
