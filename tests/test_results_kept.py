@@ -115,6 +115,12 @@ def test_runs_and_partitions_are_kept(tmp_path):
         assert part == run.partition
         assert (part.radius, part.diameter) == (run.partition.radius, run.partition.diameter)
     lumping = bm.lump(mdp)
+    lumping.save(tmp_path / "lumping.npz")
+    assert bm.Partition.load(tmp_path / "lumping.npz") == lumping
+    with pytest.raises(TypeError, match=r"holds its partition alone; use Partition\.load"):
+        bm.Lumping.load(tmp_path / "lumping.npz")
+    with pytest.raises(DamagedFileError, match="not a saved partition of this version"):
+        bm.Partition.load(tmp_path / "run.npz")
     other = pickle.loads(pickle.dumps(lumping))
     assert other == lumping
     np.testing.assert_array_equal(

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
 
+_FORMAT, _VERSION = "bisimetric-partition", 1
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Partition:
     """A partition of the states into classes. It can be pickled, copied, saved and loaded.
@@ -109,9 +112,9 @@ class Partition:
         return table_html(type(self).__name__, facts)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write labels, medoids and extents to an .npz file, whole or not at all."""
-        extents = np.array([self.radius, self.diameter])
-        save_arrays(Path(path), {"class_of": self.class_of, "medoids": self.medoids, "extents": extents})
+        """Write classes, medoids and extents to an .npz file, whole or not at all."""
+        arrays = {"class_of": self.class_of, "medoids": self.medoids, "extents": [self.radius, self.diameter]}
+        save_arrays(Path(path), {"format": _FORMAT, "version": _VERSION, **arrays})
 
     @staticmethod
     def load(path: str | os.PathLike[str]) -> Partition:
@@ -119,6 +122,8 @@ class Partition:
         path = Path(path)
         with reading(path, "a saved partition"):
             data = read_arrays(path)
+            if str(data.get("format")) != _FORMAT or int(data["version"]) != _VERSION:
+                raise DamagedFileError(f"{path}: not a saved partition of this version ({_FORMAT!r}, {_VERSION}).")
             class_of, medoids = data["class_of"].astype(np.int64), data["medoids"].astype(np.int64)
             radius, diameter = (float(x) for x in data["extents"])
             inside = class_of.ndim == medoids.ndim == 1 and class_of.min() >= 0 and class_of.max() < len(medoids)

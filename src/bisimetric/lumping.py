@@ -12,9 +12,10 @@ does not depend on the order of the states.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NoReturn
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -50,6 +51,15 @@ class Lumping(Partition):
     respected: tuple[str, ...] = field(kw_only=True, default=())
     rewards: str | Sequence[str] | None = field(kw_only=True, default="current")
     tol: float = field(kw_only=True, default=1e-9)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the partition alone to an .npz file; the quotient is a model, which `bisimetric.write` writes."""
+        super().save(path)
+
+    @staticmethod
+    def load(path: str | os.PathLike[str]) -> NoReturn:
+        """A file holds the partition alone: use `Partition.load`, and `lump` for the rest, which takes little time."""
+        raise TypeError(f"{path}: a saved lumping holds its partition alone; use Partition.load, or lump(model) again.")
 
     def explain(self, s: int | str, t: int | str) -> Distinction:
         """Say why two states are in different classes: a formula of least depth that holds in s and not in t.

@@ -31,7 +31,7 @@ class Status(Enum):
 
 _ADVICE = {
     Status.SWEEP_LIMIT: (
-        "raise max_sweeps, or go on with start=solution",
+        "raise max_sweeps; solve_metric goes on with start=solution",
         "raise --max-sweeps, or go on with --resume",
     ),
     Status.ROUNDING: (
@@ -47,7 +47,10 @@ _ADVICE = {
         "gather more transitions, say more of them (successors, exact_rewards), or use a larger delta",
         "gather more transitions, say more of them (--successors, --exact-rewards), or use a larger --delta",
     ),
-    Status.STEPS: ("give more steps to go on", "give more --steps to go on"),
+    Status.STEPS: ("give more steps: with the same seed they begin with these", "give more --steps to go on"),
     Status.BUDGET: ("give a larger budget, and ask again: what is known is kept", "give a larger budget"),
-    Status.INTERRUPTED: ("go on with start=solution; a run folder can be resumed", "go on with --resume"),
+    Status.INTERRUPTED: (
+        "what is certified of the answer holds; solve_metric goes on with start=solution",
+        "go on with --resume",
+    ),
 }
