@@ -178,7 +178,7 @@ def published(seed: int) -> tuple[float, float, float]:
     return (
         correlation(learned[upper], case.distance[upper]),
         correlation(np.asarray(goes_to.distance)[upper], case.distance[upper]),
-        cosine.gap / float(cosine.values.max()),
+        cosine.gap / cosine.largest,
     )
 
 

@@ -166,6 +166,11 @@ def test_what_cannot_be_is_refused():
     for name, value in {"gamma": 1.5, "tau": -0.1, "batch": 1, "rate": 0.0, "dimensions": 2.5}.items():
         with pytest.raises(ValueError, match=name):
             AgentSettings(**{name: value})
+    for name in ("rate", "metric_weight"):
+        with pytest.raises(ValueError, match="both finite"):
+            AgentSettings(**{name: float("inf")})
+    with pytest.raises(ValueError, match="period must be at least 1"):
+        QLearner(3, 2, SMALL, alpha=0.5, period=0)
 
 
 @pytest.mark.parametrize("coupling", [learn.Independent(), learn.GaussianW2(), learn.Particles(2)])
@@ -181,6 +186,31 @@ def test_tasks_tell_each_coupling_what_it_wants(coupling):
     assert (task.model is None) == isinstance(coupling, learn.Independent)
     assert task.absorbing is None  # norms have a place for it; angles learn one
     assert MetricTask(learn.mico(0.9), 8, generator).absorbing is not None
+
+
+@pytest.mark.parametrize("coupling", [learn.GaussianW2(), learn.Particles(4)])
+def test_copies_are_together_where_episodes_end_by_chance(coupling):
+    """Two copies, each of which stays or ends with probability 1/2: the task learns that chance, not single ends."""
+    generator = torch.Generator().manual_seed(0)
+    task = MetricTask(learn.MetricLoss(learn.Norm(2), coupling, 0.9), 3, generator, hidden=16)
+    assert not task.model.ends(torch.zeros(2, 3)).any()  # none was seen
+    z = (0.5 * torch.randn(2, 3, generator=generator)).requires_grad_()
+    optimiser = torch.optim.Adam([z, *task.parameters()], lr=0.02)
+    means = []
+    for step in range(800):
+        optimiser.param_groups[0]["lr"] = 0.02 * (1.0 - step / 800)
+        s = torch.arange(16) % 2
+        done = torch.rand(16, generator=generator) < 0.5
+        batch = Experience(s[:, None], torch.zeros(16).long(), torch.ones(16), s[:, None], done)
+        loss, _ = task(z[s], z.detach()[s], batch, z.detach()[s])
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        if step >= 600:
+            means.append([float((z[0] - z[1]).detach().norm()), float(z[0].detach().norm())])
+    apart, to_the_end = np.mean(means, axis=0)
+    assert task.model.ends(z.detach()).tolist() == pytest.approx([0.5, 0.5], abs=0.15)
+    assert apart < 0.2 * to_the_end
 
 
 def test_self_prediction_is_perfect_where_the_next_is_told():

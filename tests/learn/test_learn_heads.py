@@ -109,6 +109,8 @@ def test_bounds_on_norms_keep_values_below_the_largest():
         angles = 0.0 if head.zero_diagonal else head.ceiling
         assert float(head.values(z, z).max()) <= (largest + angles) * (1.0 + 1e-12)
         torch.testing.assert_close(ball(z), z)
+    far = learn.Ball(2.0)(torch.tensor([[1e20, 0.0], [-3e38, 3e38]]))  # squares overflow in single precision
+    torch.testing.assert_close(far, 2.0 * torch.tensor([[1.0, 0.0], [-math.sqrt(0.5), math.sqrt(0.5)]]))
     assert learn.norm_bound(learn.Norm(1.0), c_T, span) == pytest.approx(10.0)  # halved
     assert learn.norm_bound(learn.Kernel(10.0), c_T, span) == pytest.approx(math.sqrt(10.0))
 

@@ -204,6 +204,36 @@ def test_diagnostics_say_what_happens():
     assert any("up to 0.314" in text for text in low.advice)
     _, nothing = loss(z, target, 0.0 * reward, 0.0 * samples, done)
     assert any("all targets are 0" in text for text in nothing.advice)
+    _, unknown = learn.MetricLoss(learn.Norm(1.0), learn.Independent(), 0.9)(z, target, 0.0 * reward, samples, done)
+    assert all(math.isnan(unknown.scalars()[share]) for share in ("spread", "explosion", "bias"))
+    assert any("give reward_span=" in text for text in unknown.advice)
+
+
+@pytest.mark.parametrize(("gap", "gamma"), [(0.1, 0.9), (3.0, 0.9), (0.01, 0.3), (0.0, 0.2)])
+def test_published_dbc_is_told_of_no_more_than_its_own_fixed_point(gap, gamma):
+    """Two absorbing states with rewards 0 and `gap`: h(x) = h(gap) + γx; small gaps end above gap/(1 − γ)."""
+    x = 100.0
+    for _ in range(4000):  # from above: the largest solution
+        wanted = (0.5 * gap * gap if gap < 1.0 else gap - 0.5) + gamma * x
+        x = math.sqrt(2.0 * wanted) if wanted < 0.5 else wanted + 0.5
+    z = torch.tensor([[0.0], [x]], dtype=torch.float64)
+    reward, done = torch.tensor([0.0, gap], dtype=torch.float64), torch.zeros(2, dtype=torch.bool)
+    loss = learn.dbc(gamma, as_published=True, reward_span=gap)
+    draws = [torch.Generator().manual_seed(seed) for seed in range(8)]
+    seen = [loss(z, None, reward, GaussianNext(z, torch.zeros_like(z)), done, generator=draw)[1] for draw in draws]
+    top = max(float(one.explosion) for one in seen)
+    assert top == pytest.approx(1.0)
+    assert not any("bound the norms" in text for one in seen for text in one.advice)
+
+
+def test_what_is_no_number_is_found_also_in_pairs_that_do_not_count():
+    z, target, reward, samples, done = batch(8, n=1)
+    done[:] = False
+    reward[2] = math.nan
+    loss = learn.MetricLoss(learn.Norm(1.0), learn.Independent(), 0.9, pairs=learn.Shuffled())
+    for seed in range(40):
+        with pytest.raises(ValueError, match=r"reward: must be finite; entry \[2\] is nan"):
+            loss(z, target, reward, samples, done, generator=torch.Generator().manual_seed(seed))
 
 
 def test_spread_is_the_mean_distance_for_every_way_to_pair():
@@ -215,6 +245,41 @@ def test_spread_is_the_mean_distance_for_every_way_to_pair():
             loss = learn.MetricLoss(head, learn.Independent(), 0.5, against=against)
             _, seen = loss(z, target, reward, samples, done)
             assert float(seen.spread * seen.largest) == pytest.approx(float(wanted))
+
+
+@pytest.mark.parametrize("head", [learn.Norm(1.0), learn.Diffuse(0.1), learn.Kernel(5.0)], ids=str)
+def test_chances_of_an_end_are_a_mixture(head):
+    """Beside a distribution `done` may be a chance: the same as the mixture of that distribution and the end."""
+    z, target, reward, _, _ = batch(9)
+    generator = torch.Generator().manual_seed(1)
+    P = torch.rand(6, 6, dtype=torch.float64, generator=generator)
+    P, q = P / P.sum(1, keepdim=True), torch.rand(6, dtype=torch.float64, generator=generator)
+    end = torch.tensor([0.3, -0.2, 0.1], dtype=torch.float64)
+    whole = torch.zeros(7, 7, dtype=torch.float64)
+    whole[:6, :6], whole[:6, 6], whole[6, 6] = (1.0 - q)[:, None] * P, q, 1.0
+    points = torch.cat([target, end[None]])
+    z_all, r_all = torch.cat([z, end[None]]), torch.cat([reward, reward.new_zeros(1)])
+    nobody, own = torch.zeros(7, dtype=torch.bool), learn.AllPairs(diagonal=True)
+    for coupling in (learn.Independent(), learn.Categorical(), learn.GaussianW2()):
+        loss = learn.MetricLoss(head, coupling, 0.9, pairs=own)
+        got, _ = loss(z, None, reward, CategoricalNext(P, target), q, absorbing=end)
+        wanted, _ = loss(z_all, None, r_all, CategoricalNext(whole, points), nobody)
+        torch.testing.assert_close(got, wanted)
+    gauss = learn.MetricLoss(head, learn.GaussianW2(), 0.9, pairs=own)
+    moments = GaussianNext(P @ target, ((P @ target.square()) - (P @ target).square()).clamp_min(0.0).sqrt())
+    torch.testing.assert_close(gauss(z, None, reward, moments, q, absorbing=end)[0], got)
+
+
+def test_each_sample_may_end_by_itself():
+    z, target, reward, samples, _ = batch(10)
+    ends = torch.rand(6, 4, generator=torch.Generator().manual_seed(3)) < 0.4
+    end = torch.zeros(3, dtype=torch.float64)
+    moved = torch.where(ends[..., None], end, samples)
+    for coupling in (learn.Independent(), learn.Particles(4)):
+        loss = learn.MetricLoss(learn.Norm(1.0), coupling, 0.9)
+        got, _ = loss(z, target, reward, samples, ends)
+        wanted, _ = loss(z, target, reward, moved, torch.zeros(6, dtype=torch.bool), absorbing=end)
+        torch.testing.assert_close(got, wanted)
 
 
 def test_ceilings_are_checked_where_the_span_is_known():
@@ -254,6 +319,11 @@ BAD = {
     "next of no kind": ((Z, T, R, [1, 2], DONE), TypeError, "next: must be samples"),
     "no terminals": ((Z, T, R, N, None), ValueError, r"done: must be booleans \[6\].*got nothing.*torch.zeros"),
     "terminals as numbers": ((Z, T, R, N, DONE.double()), ValueError, "done: must be booleans"),
+    "terminals of other samples": ((Z, T, R, N, DONE[:, None].expand(6, 3)), ValueError, "or of each sample"),
+    "chances above 1": ((Z, T, R, GaussianNext(Z, Z.abs()), 2.0 + DONE.double()), ValueError, "between 0 and 1"),
+    "chances of another type": ((Z, T, R, GaussianNext(Z, Z.abs()), DONE.float()), ValueError, "done: must be"),
+    "a list of probabilities": ((Z, T, R, CategoricalNext([[1.0]], Z), DONE), ValueError, "next: needs probs"),
+    "a list as a support": ((Z, T, R, CategoricalNext(EVEN, [[1.0]]), DONE), ValueError, "next: needs probs"),
     "terminals (B, 1)": ((Z, T, R, N, DONE[:, None]), ValueError, "done: must be booleans"),
     "NaN in z": ((NAN, T, R, N, DONE), ValueError, r"z: must be finite; entry \[2, 1\] is nan"),
     "NaN in rewards": ((Z, T, R * math.inf, N, DONE), ValueError, r"reward: must be finite; entry \[0\]"),
@@ -360,7 +430,7 @@ def test_the_value_of_the_end_with_itself_is_known():
     assert float(loss.detach()) == pytest.approx(1.0 / 7.0)
     (gradient,) = torch.autograd.grad(loss, end)
     assert float(gradient[1]) > 0.1
-    assert said.scalars()["bias"] == pytest.approx(-1.0 / 7.0)
+    assert float(said.mean - said.target) == pytest.approx(-1.0 / 7.0)
     seen = set()
     for seed in range(50):  # and so it does among shuffled ones, where it is drawn
         shuffled = learn.MetricLoss(learn.Kernel(10.0), learn.Independent(), 0.9, pairs=learn.Shuffled())

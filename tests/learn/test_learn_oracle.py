@@ -16,7 +16,7 @@ from learn_training import chain_of, corridor  # noqa: E402
 
 import bisimetric as bm  # noqa: E402
 from bisimetric import learn  # noqa: E402
-from bisimetric.learn.operators import gaussian_w2, reward_distances  # noqa: E402
+from bisimetric.learn.operators import gaussian_w2, operator_of, reward_distances  # noqa: E402
 from bisimetric.learn.scores import correlation, rand_index  # noqa: E402
 
 MDP = bm.problems.garnet(12, 3, 3, gamma=0.9, seed=2)
@@ -90,6 +90,61 @@ def test_gaussians_on_a_line_are_exact():
     mean, std = P @ z, np.sqrt(P @ z**2 - (P @ z) ** 2)
     wanted = np.sqrt((mean[:, None] - mean) ** 2 + (std[:, None] - std) ** 2)
     np.testing.assert_allclose(gaussian_w2(P, np.abs(z[:, None] - z)), wanted, atol=1e-12)
+
+
+def test_independent_transports_are_those_that_were_asked_for():
+    """Of order 2, and with a diagonal of 0 in their ground costs: by iterations of their own."""
+    P, R = CHAIN.rows.matrix().toarray(), CHAIN.rewards
+    delta = np.abs(R[:, None] - R[None, :])
+    square, apart = np.zeros((12, 12)), np.zeros((12, 12))
+    for _ in range(400):
+        square = delta + 0.9 * np.sqrt(P @ (square * square) @ P.T)
+        off = apart.copy()
+        np.fill_diagonal(off, 0.0)
+        apart = delta + 0.9 * (P @ off @ P.T)
+    for kind, wanted in ((bm.Independent(2.0), square), (bm.Independent(diagonal="zero"), apart)):
+        loss = learn.MetricLoss(learn.Diffuse(0.1), learn.Categorical(kind), 0.9)
+        found = learn.oracle.fixed_point(loss, CHAIN, tol=1e-9)
+        # rewards of a chain are certain, so sampled ones are the same, and go another way
+        other = learn.oracle.fixed_point(learn.MetricLoss(learn.Norm(1.0), learn.Categorical(kind), 0.9), MDP, POLICY)
+        if kind.p == 2.0:
+            np.testing.assert_allclose(found.values, wanted, atol=1e-6)
+        else:
+            different = ~np.eye(12, dtype=bool)
+            np.testing.assert_allclose(found.values[different], wanted[different], atol=1e-6)
+        assert not other.certificate.rigorous
+
+
+def test_particles_at_one_state_are_apart_where_the_head_says_so():
+    """With one particle, MICo's operator: to what so many draws leave."""
+    P, d = CHAIN.rows.matrix().toarray(), np.random.default_rng(0).uniform(0.5, 1.0, (12, 12))
+    d = d + d.T
+    for n in (1, 4):
+        T = operator_of(learn.Particles(n, debias=False), CHAIN.rows, 3000, 0, zero_diagonal=False)
+        wanted = P @ d @ P.T
+        if n == 1:
+            np.testing.assert_allclose(T.apply(d), wanted, atol=0.06)
+        else:
+            assert (T.apply(d) <= wanted + 0.06).all()
+    # and the loss's own coupling, in the mean over samples
+    states = torch.eye(12, dtype=torch.float64)
+    head, generator = learn.Diffuse(0.1), torch.Generator().manual_seed(0)
+    coupling = learn.Particles(2, debias=False)
+    total = torch.zeros(12, 12, dtype=torch.float64)
+    for _ in range(2000):
+        drawn = torch.multinomial(torch.as_tensor(P), 2, replacement=True, generator=generator)
+        total += coupling.square(head, states[drawn])
+    ground = head.values(states, states).numpy()
+    T = operator_of(coupling, CHAIN.rows, 2000, 1, zero_diagonal=False)
+    different = ~np.eye(12, dtype=bool)
+    np.testing.assert_allclose(T.apply(ground)[different], total.numpy()[different] / 2000.0, atol=0.02)
+
+
+def test_what_cannot_be_solved_for_is_refused():
+    loss = learn.mico(0.9)
+    for bad in ({"tol": 0.0}, {"tol": math.nan}, {"tol": -1.0}, {"max_sweeps": 0}, {"draws": 0}):
+        with pytest.raises(ValueError, match=next(iter(bad))):
+            learn.oracle.fixed_point(loss, CHAIN, **bad)
 
 
 def test_what_heads_cannot_represent_is_said():

@@ -212,6 +212,27 @@ def test_continuous_actions_are_refused():
         learn.MirrorStep(0.1)(torch.distributions.Normal(0.0, 1.0), torch.zeros(2))
 
 
+def distilled():
+    return learn.Distilled(0.5, learn.SoftmaxPolicy(torch.nn.Linear(2, 2)))
+
+
+def of_unlike_networks():
+    mixture = learn.SnapshotMixture(0.5, learn.SoftmaxPolicy(torch.nn.Linear(2, 1)))
+    mixture.update(learn.SoftmaxPolicy(torch.nn.Linear(2, 4)))
+    mixture(torch.eye(2))
+
+
+def test_mirror_steps_take_distributions_and_give_no_gradients():
+    logits = torch.tensor([[0.3, -0.2, 0.1]], requires_grad=True)
+    pi = torch.softmax(logits, -1)
+    for q in (torch.tensor([[1.0, 0.0, 2.0]]), torch.zeros(1, 3)):
+        wanted = learn.MirrorStep(0.2)(pi.detach(), q)
+        for policy in (pi, torch.distributions.Categorical(logits=logits)):
+            step = learn.MirrorStep(0.2)(policy, q)
+            assert not step.policy.requires_grad
+            torch.testing.assert_close(step.policy, wanted.policy)
+
+
 @pytest.mark.parametrize(
     ("make", "says"),
     [
@@ -236,6 +257,9 @@ def test_continuous_actions_are_refused():
         (lambda: learn.MirrorStep(0.1)(-torch.eye(2), torch.zeros(2, 2)), "negative"),
         (lambda: learn.Distilled(0.1, torch.eye(2)), "nn.Module"),
         (lambda: learn.KLPenalty(-1.0), "weight"),
+        (lambda: distilled().update(torch.nn.Softmax(-1), torch.eye(2), torch.eye(2), steps=-1), "steps must not be"),
+        (lambda: distilled().update(torch.nn.Softmax(-1), torch.eye(2), torch.eye(2)[:0]), "at least one observation"),
+        (of_unlike_networks, "answers"),
     ],
 )
 def test_bad_input_of_updates(make, says):

@@ -56,13 +56,7 @@ def checked(
     for name, tensor in like.items():
         _refuse_others(name, tensor, z)
     _refuse_values(following)
-    if not isinstance(done, Tensor) or done.shape != (B,) or done.dtype != torch.bool:
-        raise ValueError(
-            f"done: must be booleans [{B}], whether the transition ended in a terminal state; got {_said(done)}. "
-            "Use torch.zeros(B, dtype=torch.bool) where none does (time limits are no terminals)."
-        )
-    if done.device != z.device:
-        raise ValueError(f"done: is on {done.device}, but z is on {z.device}.")
+    _refuse_ends(done, following, z)
     return Batch(z, z_target.detach(), tuple(value.detach() for value in values), _detached(following))
 
 
@@ -73,6 +67,23 @@ def _refuse_others(name: str, tensor: Tensor, z: Tensor) -> None:
             f"{name}: is {tensor.dtype} on {tensor.device}, but z is {z.dtype} on {z.device}. "
             f"Use {name}.to(z.device, z.dtype)."
         )
+
+
+def _refuse_ends(done: Tensor, following: Next, z: Tensor) -> None:
+    """Refuse ends that are neither booleans of transitions or samples, nor chances beside a distribution."""
+    B, sampled = len(z), isinstance(following, Tensor)
+    shapes = [(B,), tuple(following.shape[:2])] if isinstance(following, Tensor) else [(B,)]
+    kinds = (torch.bool,) if sampled else (torch.bool, z.dtype)
+    if not isinstance(done, Tensor) or tuple(done.shape) not in shapes or done.dtype not in kinds:
+        more = f", or of each sample {list(shapes[-1])}" if len(shapes) > 1 else ", or the chance of that as numbers"
+        raise ValueError(
+            f"done: must be booleans [{B}], whether the transition ended in a terminal state{more}; got {_said(done)}. "
+            "Use torch.zeros(B, dtype=torch.bool) where none does (time limits are no terminals)."
+        )
+    if done.device != z.device:
+        raise ValueError(f"done: is on {done.device}, but z is on {z.device}.")
+    if done.dtype != torch.bool and not bool(((done >= 0.0) & (done <= 1.0)).all()):
+        raise ValueError("done: chances of an end must be between 0 and 1.")
 
 
 def _said(given: object) -> str:
@@ -95,8 +106,9 @@ def _parts(following: Next, z: Tensor) -> dict[str, Tensor]:
         return {"next.mean": following.mean, "next.std": following.std}
     if isinstance(following, CategoricalNext):
         probs = following.probs.probs if isinstance(following.probs, TransitionRows) else following.probs
-        K = len(following.support)
-        if following.support.shape != (K, D) or probs.shape != (B, K):
+        K = len(following.support) if isinstance(following.support, Tensor) else 0
+        tensors = isinstance(following.support, Tensor) and isinstance(probs, Tensor)
+        if not tensors or following.support.shape != (K, D) or probs.shape != (B, K):
             raise ValueError(
                 f"next: needs probs [{B}, K] and support [K, {D}]; got {_said(probs)} and {_said(following.support)}."
             )
@@ -126,6 +138,10 @@ def _detached(following: Next) -> Next:
 def with_terminals(batch: Batch, done: Tensor, absorbing: Tensor | None, *, at_origin: bool) -> Batch:
     """The batch with one more state, where terminal transitions lead: it stays there, with reward 0.
 
+    A distribution of next states is that of transitions that go on. Where the end is a matter of chance, the state's
+    next ones are a mixture of it and the end, so `done` must be that chance: transports between whole distributions are
+    not linear in them, and their mean over ends that were drawn is larger.
+
     Without an embedding for it (`absorbing` [D]) it lies at the origin, where the head allows that, and is left out
     where nothing ends. An embedding that is learned gets its gradient from the pairs with it.
     """
@@ -138,9 +154,11 @@ def with_terminals(batch: Batch, done: Tensor, absorbing: Tensor | None, *, at_o
                 "embedding as absorbing= [D] (a torch.nn.Parameter, or what the encoder makes of a blank observation)."
             )
         absorbing = torch.zeros_like(batch.z[0])
-    if absorbing.shape != batch.z.shape[1:]:
+    if not isinstance(absorbing, Tensor) or absorbing.shape != batch.z.shape[1:]:
         raise ValueError(f"absorbing: must be one embedding [{batch.z.shape[1]}]; got {_said(absorbing)}.")
     _refuse_others("absorbing", absorbing, batch.z)
+    if not bool(torch.isfinite(absorbing).all()):
+        raise ValueError("absorbing: must be finite.")
     fixed = absorbing.detach()
     return replace(
         batch,
@@ -154,21 +172,31 @@ def with_terminals(batch: Batch, done: Tensor, absorbing: Tensor | None, *, at_o
 def _led(following: Next, done: Tensor, absorbing: Tensor) -> Next:
     """Next states with those of terminal transitions, and of one more state, at the absorbing one."""
     if isinstance(following, Tensor):
-        ended = torch.where(done[:, None, None], absorbing, following)
+        ended = torch.where(done.reshape(len(done), -1, 1), absorbing, following)
         return torch.cat([ended, absorbing.expand(1, following.shape[1], -1)])
     if isinstance(following, GaussianNext):
-        mean = torch.where(done[:, None], absorbing, following.mean)
-        std = following.std.masked_fill(done[:, None], 0.0)
+        mean, std = _gaussian_or_end(following, done[:, None], absorbing)
         return GaussianNext(torch.cat([mean, absorbing[None]]), torch.cat([std, torch.zeros_like(std[:1])]))
     if isinstance(following.probs, TransitionRows):
         raise ValueError(
             "next: TransitionRows are a whole model, and there is no state beside it to end in: make terminal states "
             "absorbing in it, and leave out absorbing=."
         )
-    probs = torch.cat([following.probs.masked_fill(done[:, None], 0.0), done[:, None].to(following.probs)], dim=1)
+    ends = done[:, None].to(following.probs)
+    probs = torch.cat([(1.0 - ends) * following.probs, ends], dim=1)
     last = torch.zeros_like(probs[:1])
     last[0, -1] = 1.0
     return CategoricalNext(torch.cat([probs, last]), torch.cat([following.support, absorbing[None]]))
+
+
+def _gaussian_or_end(following: GaussianNext, done: Tensor, absorbing: Tensor) -> GaussianNext:
+    """The Gaussian with the moments of the mixture of one and the end."""
+    if done.dtype == torch.bool:
+        mean = torch.where(done, absorbing, following.mean)
+        return GaussianNext(mean, following.std.masked_fill(done, 0.0))
+    goes_on, way = 1.0 - done, absorbing - following.mean
+    variance = goes_on * following.std.square() + done * goes_on * way.square()
+    return GaussianNext(following.mean + done * way, variance.sqrt())
 
 
 def blame(batch: Batch) -> NoReturn:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -19,7 +20,8 @@ class Diagnostics:
         target: mean target of a pair.
         apart: mean distance of two different states.
         top: largest value.
-        largest: c_R · span / (1 − c_T), with the span given, or that of the rewards in the batch.
+        largest: the largest value of a fixed point, c_R · span / (1 − c_T) for a `MetricLoss`, with the span given, or
+            that of the rewards in the batch; no number where that is not known, as these are all equal.
         ceiling: the largest distance that the head can represent.
         span_known: whether the span was given.
     """
@@ -56,7 +58,8 @@ class Diagnostics:
 
     @property
     def _unit(self) -> Tensor:
-        return torch.where(self.largest > 0.0, self.largest, 1.0)
+        """What shares are of: no number where the largest value is not known, and 1 where it is 0."""
+        return torch.where(self.largest == 0.0, 1.0, self.largest)
 
     def scalars(self) -> dict[str, float]:
         """All numbers by name, for a logger."""
@@ -70,7 +73,9 @@ class Diagnostics:
 
     def _advice(self) -> Iterator[str]:
         now = self.scalars()
-        if now["explosion"] > 1.05 and now["largest"] > 0.0:
+        if math.isnan(now["largest"]):
+            yield "the rewards of this batch are equal, so shares of the largest value are not known: give reward_span="
+        if now["explosion"] > 1.05:
             source = "" if self.span_known else " by the rewards of this batch; give reward_span="
             yield (
                 f"values reach {now['explosion']:.3g} times the largest of any fixed point{source}: "
@@ -95,6 +100,9 @@ class Diagnostics:
             )
 
 
-def scale_of(reward: Tensor, span: float | None, factor: float) -> Tensor:
-    """The largest value of a fixed point: factor times the span given, or that of the rewards in the batch."""
-    return factor * (reward.max() - reward.min() if span is None else reward.new_tensor(span))
+def span_of(reward: Tensor, given: float | None) -> Tensor:
+    """The span of rewards: the one given, or that of the batch, which says nothing where all of them are equal."""
+    if given is not None:
+        return reward.new_tensor(given)
+    seen = reward.max() - reward.min()
+    return torch.where(seen > 0.0, seen, math.nan)

@@ -95,7 +95,12 @@ class Distilled:
         Returns:
             A `Distillation`.
         """
-        check_whole("steps", steps)
+        if check_whole("steps", steps) < 0:
+            raise ValueError(f"steps must not be negative; got {steps}.")
+        if not len(held_out) or not len(observations):
+            raise ValueError(
+                "observations, held_out: needs at least one observation to train on and one to measure on."
+            )
         before = self(held_out)
         with torch.no_grad():
             goal = checked_probabilities(greedy(observations), "greedy")

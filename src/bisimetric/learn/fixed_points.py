@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..certificates import Certificate
-from ..checks import check_type
+from ..checks import check_number, check_type, check_whole
 from ..kinds import Floats
 from ..metric.solve import solve_metric
 from ..model import MDP, Chain
@@ -34,6 +34,7 @@ class FixedPoint:
         gap: how far any embedding with this head stays from the solution of the equation on all pairs, at least:
             because that is above its ceiling, or because the head puts every state at 0 from itself and the solution
             does not. 0 where neither is so; then the head may still be unable.
+        largest: the largest value of that solution.
         sweeps: how often the operator was applied.
         notes: what one should know.
     """
@@ -42,6 +43,7 @@ class FixedPoint:
     distance: Floats
     certificate: Certificate
     gap: float
+    largest: float
     sweeps: int
     notes: tuple[str, ...] = ()
 
@@ -93,6 +95,11 @@ def fixed_point(
         A `FixedPoint`. Cost: about log(tol)/log(c_T) applications of T, each S² transports.
     """
     check_type("loss", loss, MetricLoss, PublishedDBC)
+    if not 0.0 < check_number("tol", tol) < np.inf:
+        raise ValueError(f"tol must be positive and finite; got {tol}.")
+    for name, value in (("max_sweeps", max_sweeps), ("draws", draws)):
+        if check_whole(name, value) < 1:
+            raise ValueError(f"{name} must be at least 1; got {value}.")
     chain, weights = chain_of(model, policy)
     c_R = loss.reward_weight
     if isinstance(loss, PublishedDBC):
@@ -108,7 +115,8 @@ def fixed_point(
     own = np.diag(values)
     distance = values if loss.head.zero_diagonal else values - 0.5 * (own[:, None] + own[None, :])
     notes = (*found.notes, *_notes(loss.head, distance))
-    return FixedPoint(values, distance, found.certificate, _gap(loss.head, on_all), found.sweeps, notes)
+    gap, largest = _gap(loss.head, on_all), float(on_all.max())
+    return FixedPoint(values, distance, found.certificate, gap, largest, found.sweeps, notes)
 
 
 class Effort(NamedTuple):
@@ -167,8 +175,9 @@ def _certified(loss: MetricLoss, chain: Chain, G: Floats, effort: Effort) -> Sol
 def _iterated(loss: MetricLoss, chain: Chain, G: Floats, effort: Effort) -> Solved:
     """By plain sweeps from 0."""
     c_T = loss.transition_weight
-    T = operator_of(loss.coupling, chain.rows, effort.draws, effort.seed)
-    zeros = loss.head.zero_diagonal and not effort.keep_diagonal
+    alone = loss.head.zero_diagonal
+    T = operator_of(loss.coupling, chain.rows, effort.draws, effort.seed, zero_diagonal=alone)
+    zeros = alone and not effort.keep_diagonal
 
     def step(d: Floats) -> Floats:
         new = np.asarray(G + c_T * T.apply(d))
@@ -200,7 +209,8 @@ def _published(loss: PublishedDBC, chain: Chain, first: Floats, effort: Effort) 
     ]
     if change * c_T / (1.0 - c_T) > effort.tol:
         notes.append(f"iterates still changed by {change:.3g} after {sweeps} sweeps")
-    return FixedPoint(values, values, Certificate(change / (1.0 - c_T), False, NO_THEOREM), 0.0, sweeps, tuple(notes))
+    certificate, largest = Certificate(change / (1.0 - c_T), False, NO_THEOREM), float(values.max())
+    return FixedPoint(values, values, certificate, 0.0, largest, sweeps, tuple(notes))
 
 
 def _sweeps(step: Callable[[Floats], Floats], n_states: int, c_T: float, effort: Effort) -> tuple[Floats, float, int]:

@@ -21,7 +21,7 @@ from ..checks import check_number, check_type
 from . import batches
 from .batches import Batch
 from .couplings import Coupling
-from .diagnostics import Diagnostics, scale_of
+from .diagnostics import Diagnostics, span_of
 from .heads import Head
 from .nexts import Next, NotFiniteError
 from .pairs import AllPairs, Pairs, Shuffled
@@ -122,7 +122,9 @@ class MetricLoss:
             reward: rewards [B], or `RewardMoments`.
             next: next states in the space of embeddings (of the target encoder, or of a model): samples [B, D] or
                 [B, n, D], `GaussianNext`, or `CategoricalNext`. No gradient goes there.
-            done: whether a transition ended in a terminal state, booleans [B].
+            done: whether a transition ended in a terminal state, booleans [B]; with n samples of each state also of
+                each sample [B, n]. Beside a distribution, which is that of transitions that go on, the chance of an
+                end [B] where that is a matter of chance: booleans say that it is certain.
             absorbing: embedding of the state after the end [D]; by default the origin, where the head allows it.
             generator: of `Shuffled` pairs.
 
@@ -138,10 +140,11 @@ class MetricLoss:
             batches.blame(batch)
         # Residuals of 0 where the value of a state with itself is not known, and with them no gradients.
         own = values.detach()[*unknown]
+        unseen = 0.0 * (own.sum() + target[*unknown].sum())  # no number where something is not finite
         target[*unknown] = own
         totals = _Totals.of(values.detach(), target, own)
         loss = self.penalty(values, target) / totals.number
-        if not bool(torch.isfinite(loss)):
+        if not bool(torch.isfinite(loss.detach() + unseen)):
             batches.blame(batch)
         return loss, self._diagnostics(loss, totals, values.detach(), batch)
 
@@ -183,7 +186,7 @@ class MetricLoss:
                 target=totals.target / totals.number,
                 apart=apart,
                 top=values.max(),
-                largest=scale_of(batch.reward[0], self.reward_span, self.largest(1.0)),
+                largest=self.largest(1.0) * span_of(batch.reward[0], self.reward_span),
                 ceiling=self.head.ceiling,
                 span_known=self.reward_span is not None,
             )

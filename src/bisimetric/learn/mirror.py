@@ -49,8 +49,11 @@ class MirrorStep:
         if not 0.0 < check_number("max_tv", self.max_tv) < 1.0:
             raise ValueError(f"max_tv must be in (0, 1); got {self.max_tv}. At 1 the step is greedy.")
 
-    def __call__(self, policy: Tensor, q: Tensor) -> MirrorUpdate:
-        """One step from probabilities [..., A] along values q of the same shape; q is not looked at where π = 0."""
+    def __call__(self, policy: Tensor | torch.distributions.Categorical, q: Tensor) -> MirrorUpdate:
+        """One step from probabilities [..., A], or a distribution that has them, along values q of the same shape.
+
+        q is not looked at where π = 0.
+        """
         probs = checked_probabilities(policy, "policy")
         if not isinstance(q, Tensor):
             raise TypeError(f"q: must be a tensor of values; got {type(q).__name__}.")
@@ -78,4 +81,4 @@ class MirrorStep:
         new = torch.where(span > 0.0, new, pi)  # equal values, or one action: nothing moves
         eta = torch.where(span > 0.0, strength / safe / unit.clamp_min(torch.finfo(torch.float64).tiny), 0.0)
         tv = total_variation(new, pi)
-        return MirrorUpdate(torch.where(span > 0.0, new.to(policy.dtype), probs), eta[..., 0], tv)
+        return MirrorUpdate(torch.where(span > 0.0, new.to(probs.dtype), probs.detach()), eta[..., 0], tv)

@@ -43,6 +43,8 @@ class TransitionRows:
     def __init__(self, probs: Tensor | Floats, *, device: torch.device | str | None = None) -> None:
         """Take probabilities [B, K], one row for each state of a batch."""
         self.probs = torch.as_tensor(probs, device=device)
+        if self.probs.ndim != 2 or not self.probs.dtype.is_floating_point:
+            raise ValueError(f"probs: must be real numbers [B, K]; got {self.probs.dtype} {list(self.probs.shape)}.")
         P = self.probs.detach().cpu().double().numpy()
         sums = P.sum(axis=1, keepdims=True)
         near = np.abs(sums - 1.0) <= P.shape[1] * torch.finfo(self.probs.dtype).eps  # the rounding of single precision

@@ -67,10 +67,10 @@ def reward_distances(
     return np.asarray(np.add.reduceat(weights[None, :] * summed, starts, axis=1))
 
 
-def operator_of(coupling: Coupling, rows: Distributions, draws: int, seed: int) -> Operator:
-    """T for a coupling, next states of all states known."""
+def operator_of(coupling: Coupling, rows: Distributions, draws: int, seed: int, *, zero_diagonal: bool) -> Operator:
+    """T for a coupling, next states of all states known; whether the head puts a state at 0 from itself."""
     P = np.asarray(rows.matrix().toarray())
-    if isinstance(coupling, couplings.Categorical) and not isinstance(coupling.transport, IndependentTransport):
+    if isinstance(coupling, couplings.Categorical) and coupling.transport != IndependentTransport():
         transport = coupling.transport
         transports = Transports(rows, transport)
         return Operator(lambda d: transports(_ground(d, transport.with_diagonal))[0], False, UNCOUNTED)
@@ -79,7 +79,8 @@ def operator_of(coupling: Coupling, rows: Distributions, draws: int, seed: int) 
     if isinstance(coupling, GaussianW2):
         return Operator(lambda d: gaussian_w2(P, d), False, NO_THEOREM)
     if isinstance(coupling, Particles):
-        return Operator(_particle_mean(coupling, P, draws, seed), False, SAMPLED)
+        mean = _particle_mean if zero_diagonal else _particle_mean_apart
+        return Operator(mean(coupling, P, draws, seed), False, SAMPLED)
     raise TypeError(f"coupling: there is no operator for {type(coupling).__name__}.")
 
 
@@ -106,18 +107,13 @@ def gaussian_w2(P: Floats, d: Floats) -> Floats:
 
 
 def _particle_mean(coupling: Particles, P: Floats, draws: int, seed: int) -> Callable[[Floats], Floats]:
-    """The mean of T over draws of particles, the same ones whenever it is applied."""
-    S, half = len(P), coupling.n // 2
-    rng = np.random.default_rng(seed)
-    excess = coupling.excess if coupling.debias else 0.0
+    """The mean of T over draws of particles, the same ones whenever it is applied, where D(x, x) = 0."""
+    S, rng, excess = len(P), np.random.default_rng(seed), coupling.excess if coupling.debias else 0.0
     with_diagonal = coupling.transport.with_diagonal
     drawn = []
-    for _ in range(draws):  # as counts over the states: equal samples are one point
-        first = rng.multinomial(half, P)
-        rest = rng.multinomial(coupling.n - half, P)
-        parts = [first + rest] if excess == 0.0 else [first + rest, first, rest]
-        shares = np.concatenate([counts / counts[0].sum() for counts in parts])
-        rows = Distributions.from_matrix(shares).normalised()
+    for _ in range(draws):
+        parts = _shares(coupling, P, excess, rng)
+        rows = Distributions.from_matrix(np.concatenate(parts)).normalised()
         drawn.append(Transports(rows, coupling.transport, parts=len(parts)))
 
     def apply(d: Floats) -> Floats:
@@ -125,6 +121,42 @@ def _particle_mean(coupling: Particles, P: Floats, draws: int, seed: int) -> Cal
         return np.asarray(sum((extrapolated(each(ground), excess) for each in drawn), np.zeros((S, S))) / draws)
 
     return apply
+
+
+def _particle_mean_apart(coupling: Particles, P: Floats, draws: int, seed: int) -> Callable[[Floats], Floats]:
+    """The same where D(x, x) is not 0: then two particles at one state are apart, too.
+
+    Each state has two sets of particles, drawn by themselves, and the second ones count as other points: so a state is
+    compared with itself as with any other, and with n = 1 this is P D Pᵀ in the mean.
+    """
+    S, rng, excess = len(P), np.random.default_rng(seed), coupling.excess if coupling.debias else 0.0
+    drawn = []
+    for _ in range(draws):
+        sides = [_shares(coupling, P, excess, rng) for _ in range(2)]
+        parts = [
+            np.block([[mine, np.zeros_like(mine)], [np.zeros_like(theirs), theirs]])
+            for mine, theirs in zip(*sides, strict=True)
+        ]
+        rows = Distributions.from_matrix(np.concatenate(parts)).normalised()
+        drawn.append(Transports(rows, coupling.transport, parts=len(parts)))
+
+    def apply(d: Floats) -> Floats:
+        low = min(float(d.min()), 0.0)  # both transports have p = 1, so that lifting costs adds the same to all of them
+        ground = np.tile(d - low, (2, 2))
+        np.fill_diagonal(ground, 0.0)  # a point with itself, which no two sides share
+        total = sum((extrapolated(each(ground)[:, :S, S:], excess) for each in drawn), np.zeros((S, S))) / draws + low
+        return np.asarray(0.5 * (total + total.T))
+
+    return apply
+
+
+def _shares(coupling: Particles, P: Floats, excess: float, rng: np.random.Generator) -> list[Floats]:
+    """What all particles drawn from P, and where needed each half of them, come to as distributions [S, S]."""
+    half = coupling.n // 2
+    first = rng.multinomial(half, P)  # as counts over the states: equal samples are one point
+    rest = rng.multinomial(coupling.n - half, P)
+    parts = [first + rest] if excess == 0.0 else [first + rest, first, rest]
+    return [counts / counts[0].sum() for counts in parts]
 
 
 def published_dbc(P: Floats, first: Floats, c_T: float) -> Callable[[Floats], Floats]:

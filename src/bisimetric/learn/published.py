@@ -21,7 +21,7 @@ from torch.nn.functional import smooth_l1_loss
 
 from ..checks import check_number
 from . import batches
-from .diagnostics import Diagnostics, scale_of
+from .diagnostics import Diagnostics, span_of
 from .gaussian import GaussianW2, coordinate_w2, moments
 from .heads import Head, Norm
 from .loss import MetricLoss, checked_discount
@@ -52,6 +52,16 @@ class PublishedDBC:
             raise ValueError(f"reward_span must be finite and not negative; got {self.reward_span}.")
         if not 0.0 < check_number("reward_weight", self.reward_weight) < math.inf:
             raise ValueError(f"reward_weight must be positive and finite; got {self.reward_weight}.")
+
+    @property
+    def _span(self) -> float | None:
+        return None if self.reward_span is None else self.reward_weight * self.reward_span
+
+    def _largest(self, span: Tensor) -> Tensor:
+        """The largest value h(x) of a fixed point, x solving h(x) = h(span) + γx: W₂ of one coordinate is at most x."""
+        first, gamma = _smooth(span), self.transition_weight
+        far, near = (first + 0.5) / (1.0 - gamma), gamma + (gamma * gamma + 2.0 * first).sqrt()
+        return first + gamma * torch.where(far >= 1.0, far, near)
 
     @property
     def head(self) -> Head:
@@ -91,14 +101,14 @@ class PublishedDBC:
         if not bool(torch.isfinite(loss)):
             batches.blame(batch)
         with torch.no_grad():
-            mean, factor = values.mean(), self.reward_weight / (1.0 - self.transition_weight)
+            mean = values.mean()
             return loss, Diagnostics(
                 loss=loss.detach(),
                 mean=mean,
                 target=target.mean(),
                 apart=mean,
                 top=values.max(),
-                largest=scale_of(batch.reward[0], self.reward_span, factor),
+                largest=self._largest(span_of(self.reward_weight * batch.reward[0], self._span)),
                 ceiling=self.head.ceiling,
                 span_known=self.reward_span is not None,
             )

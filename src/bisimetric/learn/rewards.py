@@ -65,6 +65,8 @@ class VarianceCorrected(RewardDistance):
     def check(self, reward: Reward) -> tuple[Tensor, ...]:
         if not isinstance(reward, RewardMoments):
             raise TypeError("reward: VarianceCorrected() takes RewardMoments(sample, variance); got a plain tensor.")
+        if not isinstance(reward.variance, Tensor):
+            raise TypeError(f"reward: variances must be a tensor [B]; got {type(reward.variance).__name__}.")
         if not bool(((reward.variance >= 0.0) & (reward.variance < torch.inf)).all()):
             raise ValueError("reward: variances must be finite and not negative.")
         return tuple(reward)

@@ -131,6 +131,8 @@ def embeddings(
             z = encoder(observations)
     else:
         z = torch.as_tensor(encoder).detach()
+    if not z.dtype.is_floating_point:
+        z = z.double()
     if z.ndim != 2 or len(z) != n_states:
         raise ValueError(f"encoder: needs embeddings of all {n_states} states [S, D]; got {list(z.shape)}.")
     if not bool(torch.isfinite(z).all()):

@@ -18,6 +18,8 @@ from .heads import Head
 from .loss import checked_discount
 from .norms import norm_of
 
+_FAR = 1e15  # sizes of coordinates beyond which norms are worked out in a unit
+
 
 class Online:
     """Targets by the encoder itself, without gradients."""
@@ -88,9 +90,12 @@ class Ball(nn.Module):
 
     def forward(self, z: Tensor) -> Tensor:
         """Embeddings [..., D], those outside moved to the sphere."""
-        size = norm_of(z, self.p)[..., None]
-        outside = size > self.radius
-        return torch.where(outside, z * (self.radius / torch.where(outside, size, torch.ones_like(size))), z)
+        most = z.detach().abs().amax(-1, keepdim=True)
+        unit = torch.where(most > _FAR, most, torch.ones_like(most))  # powers of what is far outside overflow
+        size = norm_of(z / unit, self.p)[..., None]
+        outside = size * unit > self.radius
+        pulled = (z / unit) * (self.radius / torch.where(outside, size, torch.ones_like(size)))
+        return torch.where(outside, pulled, z)
 
     def extra_repr(self) -> str:
         """The settings."""

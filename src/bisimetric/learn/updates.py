@@ -155,6 +155,8 @@ class SnapshotMixture:
             answers = (weight * answer_of(policy, observations) for weight, policy in self._parts)
             total = next(answers)
             for answer in answers:
+                if answer.shape != total.shape:
+                    raise ValueError(f"policy: answers {list(answer.shape)}, and others before {list(total.shape)}.")
                 total = total + answer
             return total
 

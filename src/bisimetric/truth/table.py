@@ -61,8 +61,8 @@ class TableJob:
 
     Errors are in diameters of d_π: own_error of learned distances to the loss's fixed point, true_error and true_mean
     to d_π (largest, mean over pairs), bias and bias_mean of the fixed point to d_π. largest is the largest learned
-    distance, solution the largest value of the fixed point and gap how far any embedding stays from it, as numbers;
-    seconds are CPU seconds of training.
+    distance, solution the largest value of the equation on all pairs and gap how far any embedding stays from that, as
+    numbers; seconds are CPU seconds of training.
     """
 
     loss: str
@@ -103,7 +103,7 @@ class TableJob:
         learned = self._learned(case.mdp, case.policy, loss)
         seconds = time.process_time() - began
         own, true = np.asarray(fixed.distance, np.float64), case.distance
-        found = _measures(learned, own, true, seconds) | {"gap": fixed.gap, "solution": float(fixed.values.max())}
+        found = _measures(learned, own, true, seconds) | {"gap": fixed.gap, "solution": fixed.largest}
         return {name: np.array([value]) for name, value in found.items()}
 
     def _learned(self, mdp: MDP, policy: Floats, loss: Loss) -> Floats:

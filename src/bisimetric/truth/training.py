@@ -197,7 +197,7 @@ def learn_from_samples(
         z, coming = embeddings[state[drawn]], embeddings.detach()[following[drawn]]
         told: Next = coming
         if model is not None and beside is not None:
-            beside.step(model.loss(z.detach(), coming))
+            beside.step(model.loss(z.detach(), coming, done))
             with torch.no_grad():
                 told = model(z.detach())
         schedule.step(loss(z, None, reward[drawn], told, done, generator=generator)[0])

@@ -17,30 +17,47 @@ _SMALLEST_STD = 1e-3
 class LatentModel(nn.Module):
     """A Gaussian over next embeddings given an embedding: P_π in the space of embeddings, as far as a Gaussian goes.
 
-    It is not told the action, so what it learns is the mixture over the actions of whoever acted, as d_π wants it.
+    It is not told the action, so what it learns is the mixture over the actions of whoever acted, as d_π wants it. The
+    Gaussian is that of transitions that go on; `ends` learns the chance of those that do not, once one has been seen.
     """
+
+    seen_ends: Tensor
 
     def __init__(self, dimensions: int, hidden: int, generator: torch.Generator, dtype: torch.dtype) -> None:
         super().__init__()
         self.layers = mlp([dimensions, hidden, 2 * dimensions], generator, dtype)
+        self.last = mlp([dimensions, hidden, 1], torch.Generator().manual_seed(0), dtype)
+        self.register_buffer("seen_ends", torch.zeros((), dtype=torch.bool))
+
+    def ends(self, z: Tensor) -> Tensor:
+        """The chance of an end [B]; 0 as long as none was seen."""
+        chance: Tensor = torch.sigmoid(self.last(z)[:, 0])
+        return torch.where(self.seen_ends, chance, torch.zeros_like(chance))
 
     def forward(self, z: Tensor) -> GaussianNext:
         mean, spread = self.layers(z).chunk(2, dim=-1)
         return GaussianNext(mean, nn.functional.softplus(spread) + _SMALLEST_STD)
 
-    def loss(self, z: Tensor, following: Tensor) -> Tensor:
-        """Negative log-likelihood of next embeddings that were seen [B, D], without its constant."""
-        guess = self(z)
-        return (0.5 * ((following - guess.mean) / guess.std).square() + guess.std.log()).mean()
+    def loss(self, z: Tensor, following: Tensor, done: Tensor) -> Tensor:
+        """Negative log-likelihood of next embeddings [B, D] and ends [B] that were seen, without its constant."""
+        total = z.new_zeros(())
+        if bool(done.any()):
+            self.seen_ends.fill_(True)
+        if bool(self.seen_ends):
+            total = nn.functional.binary_cross_entropy_with_logits(self.last(z)[:, 0], done.to(z))
+        if not bool(done.all()):
+            guess = self(z[~done])
+            total = total + (0.5 * ((following[~done] - guess.mean) / guess.std).square() + guess.std.log()).mean()
+        return total
 
 
 class MetricTask(nn.Module):
     """A metric loss on a batch of transitions.
 
     The next states are told as the coupling wants them: `Independent` gets the embedding of the one that was seen,
-    `GaussianW2` a `LatentModel` that is learned beside, `Particles` samples of it. `Categorical` needs a finite model
-    and is refused. Terminal transitions lead to an absorbing state: at the origin for heads that allow it, and
-    otherwise to an embedding of its own that is learned.
+    `GaussianW2` a `LatentModel` that is learned beside with its chance of an end, `Particles` samples of both.
+    `Categorical` needs a finite model and is refused. Terminal transitions lead to an absorbing state: at the origin
+    for heads that allow it, and otherwise to an embedding of its own that is learned.
     """
 
     def __init__(
@@ -71,23 +88,30 @@ class MetricTask(nn.Module):
     ) -> tuple[Tensor, dict[str, float]]:
         """(loss, scalars). z has gradients; z_target and z_next [B, D] are by the target encoder."""
         following: Next = z_next
-        extra = z.new_zeros(())
+        extra, done = z.new_zeros(()), batch.done
         if self.model is not None:
-            extra = self.model.loss(z_target.detach(), z_next)
+            extra = self.model.loss(z_target.detach(), z_next, done)
             with torch.no_grad():
-                following = self._told(self.model(z_target))
+                following, done = self._told(self.model, z_target)
         loss, diagnostics = self.metric(
-            z, z_target, batch.reward, following, batch.done, absorbing=self.absorbing, generator=self._generator
+            z, z_target, batch.reward, following, done, absorbing=self.absorbing, generator=self._generator
         )
         return loss + extra, diagnostics.scalars()
 
-    def _told(self, guess: GaussianNext) -> Next:
+    def _told(self, model: LatentModel, z: Tensor) -> tuple[Next, Tensor]:
+        """(Next states and ends) of states, as the model has them: a Gaussian and chances, or samples of both."""
+        guess, chance = model(z), model.ends(z)
         n = getattr(getattr(self.metric, "coupling", None), "n", None)
         if n is None:
-            return guess
+            return guess, chance
         size = (len(guess.mean), n, guess.mean.shape[1])
-        noise = torch.randn(size, generator=self._generator, dtype=guess.mean.dtype, device=self._generator.device)
-        return guess.mean[:, None] + guess.std[:, None] * noise.to(guess.mean.device)
+        where = self._generator.device
+        noise = torch.randn(size, generator=self._generator, dtype=z.dtype, device=where).to(z.device)
+        samples = guess.mean[:, None] + guess.std[:, None] * noise
+        if not bool(model.seen_ends):
+            return samples, torch.zeros(size[:2], dtype=torch.bool, device=z.device)
+        lots = torch.rand(size[:2], generator=self._generator, dtype=z.dtype, device=where).to(z.device)
+        return samples, lots < chance[:, None]
 
 
 class SelfPrediction(nn.Module):

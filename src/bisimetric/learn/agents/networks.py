@@ -48,9 +48,10 @@ class AgentSettings:
             least = 2 if name == "batch" else 1
             if not isinstance(getattr(self, name), int) or getattr(self, name) < least:
                 raise ValueError(f"{name} must be a whole number, at least {least}; got {getattr(self, name)!r}.")
-        if not check_number("rate", self.rate) > 0.0 or not check_number("metric_weight", self.metric_weight) >= 0.0:
+        rate, weight = check_number("rate", self.rate), check_number("metric_weight", self.metric_weight)
+        if not 0.0 < rate < math.inf or not 0.0 <= weight < math.inf:
             raise ValueError(
-                f"rate must be positive and metric_weight not negative; got {self.rate}, {self.metric_weight}."
+                f"rate must be positive and metric_weight not negative, both finite; got {rate}, {weight}."
             )
 
 

@@ -15,6 +15,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
+from ...checks import check_whole
 from ..published import Loss
 from ..targets import MovingAverage
 from ..updates import SnapshotMixture
@@ -75,6 +76,8 @@ class QLearner:
             keep: greedy policies in the mixture; older ones are dropped, see `SnapshotMixture.tv_dropped`.
             period: updates between two improvements.
         """
+        if check_whole("period", period) < 1:
+            raise ValueError(f"period must be at least 1; got {period}.")
         if n_actions < 2:
             raise ValueError(f"n_actions: needs at least two actions; got {n_actions}.")
         self.settings, self.n_actions = settings, n_actions
