@@ -28,21 +28,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .. import certificates
 from ..aggregation import Partition, classes_of
 from ..backends.protocol import Distances, Pending, Swept
 from ..certificates import Certificate
-from ..kinds import Bools, Floats, Ints
+from ..kinds import Floats
 from ..model import MDP, Chain
 from ..reduction import Reduction
-from ..values import abstract_values, certified_loss, choice_values, first_choices, policy_values, solved_on_host
+from ..values import abstract_values, certified_loss, policy_values, solved_on_host
+from .greedy import Greedy, improve
+from .record import recorded
 from .run import Step
 from .settings import PolicySettings
 from .small_models import Measure, distances_like, measure_of
-
-_NOISE_TRIES = 400
-_NOISE_STEP = 1.25
-_TIE = 1e-10  # values closer than this part of the largest one are tied
 
 
 @dataclass
@@ -144,30 +141,30 @@ class Found(NamedTuple):
     swept: Swept  # d̂
     partition: Partition  # Φ
     V_abstract: Floats  # Ṽ_Φ
-    greedy: Floats  # π_g
-    delta: float
+    greedy: Greedy  # π_g
     alpha: float
 
 
 def end_step(given: Given, state: LoopState, begun: Begun) -> Step:
-    """The rest of a step; changes `state` (but for its generator and noise) only once all of it is known."""
+    """The rest of a step; changes `state` (but for its generator) only once all of it is known."""
     reduction, settings, policy = given.reduction, given.settings, state.policy
     with begun.clock.metric():
         swept = begun.sweeping.result()
     partition = classes_of(settings.aggregation, swept.distance, reduction.sizes)
     V_abstract = abstract_values(begun.chain, partition, state.abstract_value, reduction.sizes, state.sweeper.backend)
-    greedy, delta = improve(reduction.model, settings, state, V_abstract)
+    greedy = improve(reduction.model, V_abstract, settings, state.rng, noise=state.noise, k=state.k)
     alpha = _step_size(given, state.k, begun.bound)
-    new_policy = (1.0 - alpha) * policy + alpha * greedy if alpha < 1.0 else greedy
+    new_policy = mixed(policy, greedy.policy, alpha)
 
-    found = Found(swept, partition, V_abstract, greedy, delta, alpha)
-    step, settled = _recorded(given, state, begun, found), _settled(settings, state, found)
+    found = Found(swept, partition, V_abstract, greedy, alpha)
+    step, settled = recorded(given, state, begun, found), _settled(settings, state, found)
     after = replace(
         state,
         k=state.k + 1,
         policy=new_policy,
         measured=policy,
         distance=swept.distance,
+        noise=greedy.noise,
         value=begun.V,
         partition=partition,
         abstract_value=V_abstract,
@@ -175,6 +172,11 @@ def end_step(given: Given, state: LoopState, begun: Begun) -> Step:
     )
     vars(state).update(vars(after))  # all at once: Ctrl-C finds the state before the step, or the one after it
     return step
+
+
+def mixed(policy: Floats, greedy: Floats, alpha: float) -> Floats:
+    """(1 − α) π + α π_g."""
+    return (1.0 - alpha) * policy + alpha * greedy if alpha < 1.0 else greedy
 
 
 def _step_size(given: Given, k: int, bound: Certificate) -> float:
@@ -185,80 +187,5 @@ def _step_size(given: Given, k: int, bound: Certificate) -> float:
 
 def _settled(settings: PolicySettings, state: LoopState, found: Found) -> bool:
     """Whether policy, distances and classes have stopped changing."""
-    ahead = float(np.abs(found.greedy - state.policy).max())
+    ahead = float(np.abs(found.greedy.policy - state.policy).max())
     return ahead <= 1e-12 and found.swept.change <= (settings.early_stop or 0.0) and found.partition == state.partition
-
-
-def _recorded(given: Given, state: LoopState, begun: Begun, found: Found) -> Step:
-    """What is said of the step; reads only."""
-    swept, partition, best_value = found.swept, found.partition, given.best_value
-    nmi, purity = _agreement(given.reduction, partition)
-    return Step(
-        k=state.k,
-        error=None if best_value is None else float(np.abs(best_value - begun.V).max()),
-        bound=begun.bound.error,
-        metric_gap=swept.distance.gap_to(begun.V),
-        n_classes=partition.n_classes,
-        diameter=partition.diameter,
-        delta=found.delta,
-        alpha=found.alpha,
-        sweeps=swept.sweeps,
-        change=swept.change,
-        transport_error=swept.transport_error,
-        iterations=swept.iterations,
-        abstract_error=_abstract_error(begun.chain, found.V_abstract),
-        nmi=nmi,
-        purity=purity,
-        seconds=begun.clock.seconds,
-        metric_seconds=begun.clock.metric_seconds,
-    )
-
-
-def improve(mdp: MDP, settings: PolicySettings, state: LoopState, V: Floats) -> tuple[Floats, float]:
-    """A greedy policy [N] for V, noisy where asked, and its δ = ‖T_{π_g} V − T V‖∞."""
-    starts = mdp.choice_ptr[:-1]
-    Q = choice_values(mdp, V)
-    TV = np.maximum.reduceat(Q, starts)
-    greedy = np.zeros(mdp.n_choices)
-    # Where actions lead into one class their values differ by rounding only: such ties are broken as is asked for.
-    tied = TV - _TIE * float(np.abs(TV).max())
-    best = _chosen(mdp, tied[mdp.state_of_choice] <= Q, state.rng if settings.ties == "random" else None)
-    greedy[best] = 1.0
-    if settings.greedy_noise is None:
-        return greedy, float(np.max(TV - Q[best]))
-    low, high = settings.greedy_noise
-    seen = []
-    for _ in range(_NOISE_TRIES):
-        noisy = greedy + np.abs(state.rng.normal(0.0, state.noise, mdp.n_choices))
-        noisy /= np.add.reduceat(noisy, starts)[mdp.state_of_choice]
-        delta = float(np.max(TV - np.add.reduceat(noisy * Q, starts)))
-        if low <= delta <= high:
-            return noisy, delta
-        seen.append(delta)
-        state.noise *= _NOISE_STEP if delta < low else 1.0 / _NOISE_STEP
-    raise ValueError(
-        f"greedy_noise: no noise of {_NOISE_TRIES} tries at step {state.k} gave δ in [{low:g}, {high:g}]; δ between "
-        f"{min(seen):.3g} and {max(seen):.3g} were seen. Choose a band inside what the values allow."
-    )
-
-
-def _abstract_error(chain: Chain, V_abstract: Floats) -> float:
-    """A certified bound on ‖V^π − Ṽ_Φ‖∞."""
-    backup = chain.rewards + chain.gamma * (chain.rows.matrix() @ V_abstract)
-    return certificates.evaluation_residual(V_abstract, backup, gamma=chain.gamma).error
-
-
-def _agreement(reduction: Reduction[MDP], partition: Partition) -> tuple[float | None, float | None]:
-    """NMI and purity against the known classes of all states, where there are any."""
-    if reduction.true_classes is None:
-        return None, None
-    found = partition if reduction.model is reduction.full else reduction.lift_partition(partition)
-    return found.agreement(reduction.true_classes)
-
-
-def _chosen(mdp: MDP, good: Bools, rng: np.random.Generator | None) -> Ints:
-    """One good choice of each state [S]: the first, or one at random."""
-    if rng is None:
-        return first_choices(mdp, good)
-    lots = np.where(good, rng.random(mdp.n_choices), -1.0)
-    return first_choices(mdp, np.maximum.reduceat(lots, mdp.choice_ptr[:-1])[mdp.state_of_choice] <= lots)

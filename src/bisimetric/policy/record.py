@@ -1,21 +1,64 @@
-"""What is said of a whole run: the actions of its policy, and the paper's bounds. Everything here only reads."""
+"""What is said of a step and of a whole run: figures, actions, the paper's bounds. Everything here only reads."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypedDict
+from typing import TYPE_CHECKING, TypedDict
 
 import numpy as np
 
 from .. import certificates
-from ..aggregation import SmallModel
+from ..aggregation import Partition, SmallModel
 from ..certificates import Certificate
 from ..kinds import Floats, Ints
-from ..model import MDP
+from ..model import MDP, Chain
+from ..reduction import Reduction
 from ..transport import Exact
 from ..values import first_choices
 from .run import Step
 from .settings import PolicySettings
+
+if TYPE_CHECKING:
+    from .loop import Begun, Found, Given, LoopState
+
+
+def recorded(given: Given, state: LoopState, begun: Begun, found: Found) -> Step:
+    """What is said of the step; reads only."""
+    swept, partition, best_value = found.swept, found.partition, given.best_value
+    nmi, purity = _agreement(given.reduction, partition)
+    return Step(
+        k=state.k,
+        error=None if best_value is None else float(np.abs(best_value - begun.V).max()),
+        bound=begun.bound.error,
+        metric_gap=swept.distance.gap_to(begun.V),
+        n_classes=partition.n_classes,
+        diameter=partition.diameter,
+        delta=found.greedy.delta,
+        alpha=found.alpha,
+        sweeps=swept.sweeps,
+        change=swept.change,
+        transport_error=swept.transport_error,
+        iterations=swept.iterations,
+        abstract_error=_abstract_error(begun.chain, found.V_abstract),
+        nmi=nmi,
+        purity=purity,
+        seconds=begun.clock.seconds,
+        metric_seconds=begun.clock.metric_seconds,
+    )
+
+
+def _abstract_error(chain: Chain, V_abstract: Floats) -> float:
+    """A certified bound on ‖V^π − Ṽ_Φ‖∞."""
+    backup = chain.rewards + chain.gamma * (chain.rows.matrix() @ V_abstract)
+    return certificates.evaluation_residual(V_abstract, backup, gamma=chain.gamma).error
+
+
+def _agreement(reduction: Reduction[MDP], partition: Partition) -> tuple[float | None, float | None]:
+    """NMI and purity against the known classes of all states, where there are any."""
+    if reduction.true_classes is None:
+        return None, None
+    found = partition if reduction.model is reduction.full else reduction.lift_partition(partition)
+    return found.agreement(reduction.true_classes)
 
 
 def likely_actions(mdp: MDP, policy: Floats) -> tuple[Ints, tuple[str, ...]]:
