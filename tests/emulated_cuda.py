@@ -48,7 +48,9 @@ class HostModule:
             subprocess.run(command, check=True, capture_output=True, text=True)
             expanded = [COMPILER, "-E", "-P", *flags, str(source)]
             seen = subprocess.run(expanded, check=True, capture_output=True, text=True).stdout
-            library.with_suffix(".txt").write_text(seen)
+            words = _FOLDER / f"{mine}.words"
+            words.write_text(seen)
+            words.rename(library.with_suffix(".txt"))
             part.rename(library)
         self.library = ctypes.CDLL(str(library))
         self.expanded = library.with_suffix(".txt").read_text()

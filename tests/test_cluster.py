@@ -226,6 +226,30 @@ def test_a_lost_scheduler_is_a_clear_error(tmp_path):
     assert (tmp_path / "s" / "state.json").exists()
 
 
+@pytest.mark.parametrize("settings", [{"tol": 1e-9, "dtype": "float32"}, {"tol": 1e-18}], ids=str)
+def test_work_that_ends_by_rounding_is_gone_on_with_to_the_same_bytes(inside, tmp_path, settings):
+    """How long nothing has got better is part of what is gone on from."""
+    model, small = clusters.chain(6, 1), clusters.chain(3, 2)
+    here = bm.compare(model, small, lump=False, **settings)
+    assert here.status is bm.Status.ROUNDING
+
+    class LostError(Exception):
+        pass
+
+    for stop in range(here.sweeps - 3, here.sweeps + 1):
+
+        def lose(progress, stop=stop):
+            if progress.sweep == stop:
+                raise LostError
+
+        place = tmp_path / str(stop)
+        with pytest.raises(LostError):
+            bm.compare(model, small, lump=False, cluster=inside, store=place, on_progress=lose, **settings)
+        for _ in range(2):  # and work that is done is found done
+            there = bm.compare(model, small, lump=False, cluster=inside, store=place, **settings)
+            assert clusters.same_bytes(here, there)
+
+
 def test_a_full_store_keeps_the_last_version(inside, tmp_path, monkeypatch):
     model, small = two_models(None)
     whole, calls = store.npy.write_array, []

@@ -225,3 +225,48 @@ def test_few_pairs_that_lead_to_each_other_are_solved_for(gamma):
 def test_what_is_wrong_with_a_question_is_said(ask, words):
     with pytest.raises((ValueError, TypeError), match=words):
         ask(bm.Query(bm.Chain.from_arrays([[0, 1], [1, 0]], [0.0, 1.0], 0.5)))
+
+
+NEAR_ONE = ([[0.2, 0.1, 0.7, 0], [0, 0.2, 0.8, 0], [0, 0, 0.7, 0.3], [0, 0, 0, 1.0]], [0.66, 0.2, 0.64, 0.0])
+
+
+@pytest.mark.parametrize(
+    ("tol", "budget", "status"),
+    [
+        (0.1, bm.Budget(memory=1000), bm.Status.BUDGET),
+        (1.78e-11, bm.Budget(), bm.Status.ROUNDING),
+        (1.78e-11, bm.Budget(pairs=1000), bm.Status.ROUNDING),
+    ],
+)
+def test_the_nearest_are_given_where_some_cannot_be_told_apart(tol, budget, status):
+    """One candidate is given up, another within half of tol already: nothing is asked twice."""
+    query = bm.Query(bm.Chain.from_arrays(np.array(NEAR_ONE[0]), NEAR_ONE[1], 0.999))
+    found = query.nearest(0, 3, tol=tol, budget=budget)
+    assert sorted(found.states) == [1, 2, 3]
+    assert found.status is status
+    assert found.eta > tol
+
+
+@pytest.mark.parametrize(
+    ("scale", "dtype"),
+    [(1e18, "float32"), (1e150, "float64"), (1e20, "float64"), (1e-150, "float64"), (1.0, "float64")],
+)
+@pytest.mark.parametrize("spread", [0.0, 1e-15])
+def test_averaged_rewards_stay_in_the_range_of_the_model(scale, dtype, spread):
+    """Rounding must not put rewards out of the range by which distances are bounded, nor equal ones apart."""
+    rng = np.random.default_rng(0)
+    P = rng.dirichlet(np.ones(6), size=(6, 3))
+    rewards = scale * (1.0 + spread * rng.random((6, 3)))
+    mdp = bm.MDP.from_arrays(P, rewards, 0.9, axes="sas")
+    for _ in range(20):
+        chain = mdp.under(rng.dirichlet(np.ones(3), size=6))
+        low, high = chain.reward_range
+        assert low <= chain.rewards.min() <= chain.rewards.max() <= high
+    found = bm.solve_metric(chain, tol=1e-3 * max(chain.reward_span, 1e-300), dtype=dtype, lump=False)
+    assert found.distance.max() <= found.largest * (1.0 + 1e-6)
+    lower, upper = found.bracket()
+    answer = bm.Query(chain, lump=False).distance(0, 1, tol=0.1 * max(chain.reward_span, scale * 1e-12))
+    assert answer.lower <= upper[0, 1] + 1e-9 * found.largest
+    assert lower[0, 1] <= answer.upper + 1e-9 * found.largest
+    if spread == 0.0:
+        assert not found.distance.any()

@@ -16,12 +16,10 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
-import numpy as np
-
 from ..backends.protocol import Distances, Sweep, Sweeper
 from ..status import Status
 from .acceleration import Acceleration, acceleration_of
-from .pace import Pace
+from .pace import STUCK, Pace
 
 
 class Progress(NamedTuple):
@@ -86,7 +84,7 @@ class FixedPoint:
         self.error = min(self.error, max(self.sweeper.comparison.largest * (1.0 + 1e-12), self.d.largest()))
 
     def _run(self, max_sweeps: int, watch: Watch) -> Status:
-        best_change, stuck, saved = np.inf, 0, time.perf_counter()
+        saved = time.perf_counter()
         if self._fresh and self.acceleration is not None:
             self._fresh = not self.acceleration.begin(self.d)
         while self.sweeps < max_sweeps:
@@ -94,9 +92,8 @@ class FixedPoint:
             if self.error <= self.aim.tol:
                 return Status.CONVERGED
             # No progress over several sweeps: what is left is round-off or unfinished transports.
-            stuck = stuck + 1 if report.change >= 0.999 * best_change else 0
-            best_change = min(best_change, report.change)
-            if stuck >= 3 and report.change <= report.transport_error + 4.0 * report.rounding:
+            self.pace.progress(report.change)
+            if self.pace.stuck >= STUCK and report.change <= report.transport_error + 4.0 * report.rounding:
                 reached = report.transport_error <= max(self.aim.accuracy, report.rounding)
                 limited = self.sweeper.transport.iterative and not reached
                 return Status.TRANSPORT_LIMIT if limited else Status.ROUNDING

@@ -15,6 +15,8 @@ _TINY = float(np.finfo(np.float64).tiny)
 _SLACK = 10.0  # changes may exceed those of a contraction by this factor at first
 _HELPS = 0.9  # an acceleration leaves less than this share of the change
 WEAK = 2  # so many in a row may leave more
+_PROGRESS = 0.999  # a sweep that changes less than this share of the least change so far makes progress
+STUCK = 3  # so many sweeps in a row without any
 
 
 @dataclass
@@ -27,7 +29,8 @@ class Pace:
     Attributes: wait (plain sweeps to come), next_wait (and after the next failure), most (the largest change that the
     next sweep may make), last (the change of the last sweep; 0 where distances were moved since, infinite before any),
     before (the change before the acceleration that the next sweep judges; infinite where there was none), weak
-    (accelerations in a row that left nearly all of it).
+    (accelerations in a row that left nearly all of it), least (the smallest change of all sweeps), stuck (sweeps in a
+    row that changed hardly less than that).
     """
 
     wait: int = 0
@@ -36,6 +39,13 @@ class Pace:
     last: float = np.inf
     before: float = np.inf
     weak: int = 0
+    least: float = np.inf
+    stuck: int = 0
+
+    def progress(self, change: float) -> None:
+        """Take note of whether a sweep changed less than all before it."""
+        self.stuck = self.stuck + 1 if change >= _PROGRESS * self.least else 0
+        self.least = min(self.least, change)
 
     def judge(self, change: float, contraction: float) -> bool:
         """Take note of the change of a sweep; returns whether it is as small as it should be."""

@@ -281,8 +281,9 @@ class MetricSolution:
 def _pace(saved: Mapping[str, float]) -> Pace:
     """The pace of a file; what files of earlier versions do not have is as in the beginning."""
     wait, next_wait, most = int(saved["wait"]), int(saved["next_wait"]), float(saved["most"])
-    last, before = (float(saved.get(name, np.inf)) for name in ("last", "before"))
-    return Pace(wait, next_wait, most, last, before, int(saved.get("weak", 0)))
+    last, before, least = (float(saved.get(name, np.inf)) for name in ("last", "before", "least"))
+    weak, stuck = (int(saved.get(name, 0)) for name in ("weak", "stuck"))
+    return Pace(wait, next_wait, most, last, before, weak, least, stuck)
 
 
 class Restart:

@@ -313,7 +313,7 @@ class MDP:
         counts = np.diff(self.choice_ptr)
         factors, _ = rescaling(np.add.reduceat(policy, self.choice_ptr[:-1]), counts)
         weights = policy if factors is None else policy / np.repeat(factors, counts)
-        rewards = np.add.reduceat(weights * self.rewards, self.choice_ptr[:-1])
+        rewards = policies.averaged_rewards(weights, self.rewards, self.choice_ptr[:-1])
         freeze(rewards)
         rows = self._mixing(weights)
         return Chain(

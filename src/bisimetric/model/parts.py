@@ -18,6 +18,7 @@ from ..kinds import Array, Bools, Floats, Ints
 from .chain import Chain, check_discount, check_rewards
 from .distributions import Distributions, Mixing, ModelError, rises
 from .mdp import MDP
+from .policies import averaged_rewards
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +54,7 @@ class Part:
         return replace(
             self,
             rows=Mixing(self.rows, self.choice_ptr)(weights),
-            rewards=np.add.reduceat(weights * self.rewards, self.choice_ptr[:-1]),
+            rewards=averaged_rewards(weights, self.rewards, self.choice_ptr[:-1]),
             choice_ptr=np.arange(self.n_states + 1),
             actions=np.zeros(self.n_states, np.int64),
         )

@@ -14,6 +14,16 @@ if TYPE_CHECKING:
     from .mdp import MDP
 
 
+def averaged_rewards(weights: Floats, rewards: Floats, starts: Ints) -> Floats:
+    """R_π of each state [S], of choices [N] that begin at `starts`.
+
+    It is between the rewards of the state's choices, and equal to them where they are equal: rounding would put it out
+    of the range by which distances are bounded, and states with equal rewards apart.
+    """
+    sums = np.add.reduceat(weights * rewards, starts)
+    return np.clip(sums, np.minimum.reduceat(rewards, starts), np.maximum.reduceat(rewards, starts))
+
+
 def as_weights(mdp: MDP, policy: ArrayLike) -> Floats:
     """A policy per choice [N]; raises unless it is one. See `MDP.check_policy` for what is taken."""
     given = np.asarray(policy)

@@ -2,7 +2,8 @@
 
 Let l be the k-th smallest lower bound of all candidates: the true k-th nearest is at least that far. The k states of
 the least upper bounds are therefore at most max(upper) − l farther than it, whatever the others are. While that is too
-much, the bounds of a state among the k least lower ones are too far apart; the widest of them is asked for next.
+much, the bounds of a state among the k least lower ones are too far apart; the widest of them is asked for next, once
+and to half of what is granted. Where all of these have been, either it is not too much, or some could not be answered.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class _Candidates(NamedTuple):
     states: Ints
     lower: Floats
     upper: Floats
-    given_up: Bools
+    asked: Bools
 
 
 class _Nearest:
@@ -64,11 +65,11 @@ class _Nearest:
             relevant = self.candidates.lower <= kth_upper  # the others are farther than k states, whatever comes
             if not relevant.all():
                 self.candidates = _Candidates(*(array[relevant] for array in self.candidates))
-            states, lower, upper, given_up = self.candidates
+            states, lower, upper, asked = self.candidates
             first = np.argpartition(lower, k - 1)[:k] if k < len(states) else np.arange(len(states))
             if max(kth_upper - lower[first].max(), 0.0) <= tol:
                 return Status.CONVERGED
-            gaps = np.where(given_up[first], -1.0, upper[first] - lower[first])
+            gaps = np.where(asked[first], -1.0, upper[first] - lower[first])
             chosen = int(first[np.argmax(gaps)])
             if gaps.max() <= 0.0:
                 return short
@@ -78,7 +79,7 @@ class _Nearest:
             answer = ask(int(states[chosen]), 0.5 * tol, left)
             lower[chosen], upper[chosen] = max(lower[chosen], answer.lower), min(upper[chosen], answer.upper)
             self.opened, self.notes = self.opened + answer.opened, answer.notes or self.notes
-            given_up[chosen] = not answer.converged
+            asked[chosen] = True  # once: it is within half of tol now, or cannot be
             if answer.status is Status.INTERRUPTED:
                 return Status.INTERRUPTED
             if answer.status is Status.BUDGET:
