@@ -16,7 +16,7 @@ from transports import EVERY_TRANSPORT, name
 
 import bisimetric as bm
 from bisimetric.cli import run
-from bisimetric.metric import acceleration, evaluation
+from bisimetric.metric import acceleration, driver, evaluation
 from bisimetric.paper import experiments, on_cluster
 from bisimetric.paper import store as paper_store
 from bisimetric.paper.settings import PROFILES, TEXT, Profile
@@ -250,6 +250,93 @@ def test_work_that_ends_by_rounding_is_gone_on_with_to_the_same_bytes(inside, tm
             assert clusters.same_bytes(here, there)
 
 
+@pytest.mark.parametrize("transport", [bm.Exact(), bm.Sinkhorn(0.5, cost="value")], ids=name)
+@pytest.mark.parametrize("stop", [1, 2, 4])
+def test_what_is_broken_off_after_a_sweep_goes_on_from_it(inside, tmp_path, monkeypatch, transport, stop):
+    """What is done between sweeps may take longer than they do: it is done again, they are not."""
+    model, small = two_models(None)
+    here = bm.compare(model, small, transport, tol=1e-6, lump=False)
+
+    class LostError(Exception):
+        pass
+
+    accelerate, calls = driver.FixedPoint._accelerate, []
+
+    def lose(self, acceleration, report):
+        calls.append(report)
+        if len(calls) == stop:
+            raise LostError
+        accelerate(self, acceleration, report)
+
+    sweeps = []
+    with monkeypatch.context() as patch:
+        patch.setattr(driver.FixedPoint, "_accelerate", lose)
+        with pytest.raises(LostError):
+            bm.compare(model, small, transport, tol=1e-6, lump=False, cluster=inside, store=tmp_path / "s")
+    there = bm.compare(
+        model,
+        small,
+        transport,
+        tol=1e-6,
+        lump=False,
+        cluster=inside,
+        store=tmp_path / "s",
+        on_progress=lambda progress: sweeps.append(progress.sweep),
+    )
+    assert clusters.same_bytes(here, there)
+    if isinstance(transport, bm.Exact) and stop > 1:
+        assert sweeps[0] == stop + 1
+
+
+def test_a_store_is_one_callers(inside, tmp_path):
+    model, small = two_models(None)
+    refused = []
+
+    def another(progress):
+        if progress.sweep == 1:
+            with pytest.raises(ClusterError, match="another process is working in the store"):
+                bm.compare(model, small, cluster=inside, store=tmp_path / "s", max_sweeps=3)
+            refused.append(progress.sweep)
+
+    there = bm.compare(model, small, cluster=inside, store=tmp_path / "s", max_sweeps=3, on_progress=another)
+    assert refused
+    assert clusters.same_bytes(bm.compare(model, small, max_sweeps=3), there)
+
+
+def test_stores_are_the_same_folder_for_all_and_folders_made_for_nothing_go_again(client, tmp_path, monkeypatch):
+    """Workers were started somewhere else, so that a relative path is another one for them."""
+    model, small = two_models(None)
+    monkeypatch.chdir(tmp_path)
+    there = bm.compare(model, small, cluster=client, store="deep/s", max_sweeps=3)
+    assert clusters.same_bytes(bm.compare(model, small, max_sweeps=3), there)
+    assert (tmp_path / "deep" / "s" / "state.json").exists()
+    monkeypatch.setattr(crew.Crew, "_asked", lambda self, *given: {"w": {"version": "0.0", "sees": True}})
+    with pytest.raises(ClusterError, match=r"has bisimetric 0\.0"):
+        bm.compare(model, small, cluster=client, store="other/s/t", max_sweeps=3)
+    assert not (tmp_path / "other").exists()
+
+
+def test_workers_that_come_back_are_waited_for(inside, monkeypatch):
+    model, small = two_models(None)
+    ask, silent = inside.run, [1, 1]
+
+    def run(work, *given, **options):
+        if work is tasks.describe and silent:
+            silent.pop()
+            return {"tcp://gone": OSError("Connection reset by peer")}
+        return ask(work, *given, **options)
+
+    monkeypatch.setattr(inside, "run", run)
+    monkeypatch.setattr(crew, "_WAIT", 0.01)
+    there = bm.compare(model, small, cluster=inside, max_sweeps=3)
+    assert not silent
+    assert clusters.same_bytes(bm.compare(model, small, max_sweeps=3), there)
+    silent += [1] * 1000
+    monkeypatch.setattr(crew, "_COME_BACK", 0.1)
+    with pytest.raises(ClusterError, match="tcp://gone does not answer, and did not come back"):
+        bm.compare(model, small, cluster=inside, max_sweeps=3)
+
+
 def test_a_full_store_keeps_the_last_version(inside, tmp_path, monkeypatch):
     model, small = two_models(None)
     whole, calls = store.npy.write_array, []
@@ -264,7 +351,7 @@ def test_a_full_store_keeps_the_last_version(inside, tmp_path, monkeypatch):
         patch.setattr(store.npy, "write_array", full)
         with pytest.raises(ClusterError, match=r"is full.*last whole version is kept"):
             bm.compare(model, small, cluster=inside, store=tmp_path / "s", tol=1e-6, lump=False)
-    assert not list((tmp_path / "s").glob("**/.*"))  # nothing half-written is left
+    assert [path.name for path in (tmp_path / "s").glob("**/.*")] == [".lock"]  # nothing half-written is left
     there = bm.compare(model, small, cluster=inside, store=tmp_path / "s", tol=1e-6, lump=False)
     assert clusters.same_bytes(bm.compare(model, small, tol=1e-6, lump=False), there)
 

@@ -217,7 +217,7 @@ def test_a_policy_in_parts_has_nearly_the_certificate_of_the_whole(client, tmp_p
     model = bm.problems.gridworld(width=6, height=6)
     bm.write(model, tmp_path / "m.npz")
     found = bm.abstract(bm.read_parts(tmp_path / "m.npz"), size=14, match="labels", cluster=client)
-    whole = policies.certified_loss(model, found.policy)
+    whole = policies.loss_of(model, found.policy)
     assert whole.error <= found.certificate.error <= 1.02 * whole.error
 
 
@@ -357,7 +357,7 @@ def test_certificates_in_parts_are_those_of_the_whole(client, tmp_path, monkeypa
     monkeypatch.setattr(Passes, "backed_up", lambda self, V: turns.append(1) or backed_up(self, V))
     found = bm.abstract(bm.read_parts(tmp_path / "m.npz"), size=9, match="labels", cluster=client)
     assert len(turns) <= 40
-    whole = policies.certified_loss(model, found.policy)
+    whole = policies.loss_of(model, found.policy)
     assert whole.error <= found.certificate.error <= 1.02 * whole.error
 
 
@@ -453,6 +453,21 @@ def test_a_file_that_changed_is_opened_again(client, tmp_path):
         bm.cross(parts, small_of(model, "labels"), match="labels", cluster=client)
     with pytest.raises((ValueError, TypeError), match="gamma"):
         bm.read_parts(tmp_path / "m.npz", gamma="0.9")
+
+
+@pytest.mark.parametrize("ending", ["npz", "parquet"])
+def test_a_copy_that_differs_is_refused_by_who_reads_it(tmp_path, ending):
+    """Workers may have copies of their own, with another time, but not with other contents of the same size."""
+    model = clusters.mdp(30, 1)
+    path = tmp_path / f"m.{ending}"
+    bm.write(model, path)
+    parts = pickle.loads(pickle.dumps(bm.read_parts(path, gamma=0.9)))
+    path.write_bytes(path.read_bytes())
+    os.utime(path, ns=(1, 1))
+    assert parts.read(0, 30).n_states == 30
+    bm.write(model.with_rewards(model.rewards[::-1]), path)
+    with pytest.raises(bm.ModelError, match="has changed since it was opened"):
+        parts.read(0, 30)
 
 
 def test_a_file_that_workers_do_not_see(client, tmp_path):

@@ -171,3 +171,25 @@ def test_no_more_states_are_needed_than_there_are():
     rewards = np.arange(40) / 40
     chain = bm.Chain.from_arrays(np.eye(80), np.r_[rewards, rewards], 0.9)
     assert bm.abstract(chain, eps=0.01).radius <= 0.01
+
+
+def test_there_is_a_state_for_each_class_where_that_is_asked_for():
+    """Landmarks do not tell all states apart; where there is room for all of them, that does not matter."""
+    rng = np.random.default_rng(0)
+    n = 24
+    P = np.zeros((n, 2, n))
+    for s in range(n):
+        P[s, 0, (s + 1) % n] = P[s, 1, (5 * s + 2) % n] = 1.0
+    rewards = np.zeros((n, 2))
+    rewards[0] = 1.0
+    mdp = bm.MDP.from_arrays(P, rewards, 0.5, axes="sas").with_labels({"a": rng.random(n) < 0.3})
+    classes = bm.lump(mdp).n_classes
+    for size in (classes, 10 * n):
+        found = bm.abstract(mdp, size=size, match="labels")
+        assert found.small.n_states == classes
+        assert found.radius <= 2e-3 * bm.solve_metric(mdp, match="labels").largest
+    less = bm.abstract(mdp, size=classes - 3, match="labels")
+    largest = bm.solve_metric(mdp, match="labels").largest
+    assert less.small.n_states == classes - 3 or any(f"not {classes - 3}" in note for note in less.notes)
+    assert less.radius <= largest * (1.0 + 1e-12)
+    assert bm.abstract(mdp, eps=0.01 * largest, match="labels").radius <= 0.01 * largest

@@ -7,11 +7,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
+LOCK = ".lock"
+
 
 @contextmanager
 def locked(folder: Path) -> Iterator[bool]:
     """Hold the folder's lock file; gives whether it could be had. It is free again when the process ends, however."""
-    with open(folder / ".lock", "a") as handle:
+    with open(folder / LOCK, "a") as handle:
         yield _lock(handle)
 
 

@@ -32,14 +32,14 @@ from ..model import MDP, Chain
 from ..model.parts import ModelParts
 from ..status import Status
 from .cross import Cross, cross
-from .policies import carried, carried_in_parts, loss_of
-from .proposals import farthest_points, small_model
+from .policies import TURNS, carried, carried_in_parts, loss_of
+from .proposals import Medoids, farthest_points, small_model
 from .rooms import Rooms
 from .subjects import Subject, subject_of
 
 _FIRST_SIZE, _MOST = 8, 512  # states of a small model that is looked for by its radius
 _PAIRS, _CONFIDENCE = 1200, 0.99  # that are drawn to see how many states are needed
-_ROUNDS = 2  # proposals for a size
+_ROUNDS, _MOST_ROUNDS = 2, 8  # proposals for a size, and where the last one had room for more states
 _PROPOSALS, _PATIENCE = 3, 2.0  # sizes from which a rate is taken, and doublings beyond the last that are granted
 
 
@@ -148,12 +148,12 @@ def abstract(  # noqa: PLR0913 (settings of a solve, by their names)
             best = work.best_of(min(size, subject.n_states))
         else:
             assert eps is not None
-            # A model that cannot be halved has no cover; one that merging has made small stands for itself.
+            # A model that cannot be halved has no cover; one that merging has made smaller stands for itself.
             n = subject.n_states
-            best = _by_radius(work, eps, min(most, n if 2 * n <= model.n_states else max(n // 2, 1)))
+            best = _by_radius(work, eps, min(most, n if n < model.n_states else max(n // 2, 1)))
     except _StoppedError as error:
         best, stopped = error.best, True
-    return _assembled(model, subject, best, rooms, stopped=stopped)
+    return _assembled(model, subject, best, rooms, size=size, stopped=stopped)
 
 
 def _by_radius(work: _Work, eps: float, most: int) -> Cross:
@@ -168,10 +168,10 @@ def _by_radius(work: _Work, eps: float, most: int) -> Cross:
     size, radii = min(max(_FIRST_SIZE, needed), most), []
     while True:
         best = work.best_of(size)
-        radii.append(float(best.radius.max()))
+        radii.append(float(best.radius.max()) + work.subject.merging)
         if radii[-1] <= eps:
             return best
-        if size >= most or _hopeless(radii, eps, most / size):
+        if size >= most or (most < n and _hopeless(radii, eps, most / size)):
             raise NoCoverError(
                 f"no small model of radius {eps:g} was found with {size} states of {n}, where the radius is "
                 f"{radii[-1]:.4g}; at the rate at which it falls, {most} states are not enough (heuristic).",
@@ -217,40 +217,66 @@ class _Work:
     rooms: Rooms
 
     def best_of(self, size: int) -> Cross:
-        """The proposal of least radius: from landmarks first, then from the distances to the last proposal."""
+        """The proposal of least radius: from landmarks first, then from the distances to the last proposal.
+
+        States that coordinates do not tell apart are told apart by later ones, as long as there is room for more.
+        """
         subject = self.subject
-        coordinates, best = subject.coordinates, None
-        for _ in range(_ROUNDS):
+        if size >= subject.n_states:  # there is a state for each
+            return self._proposed(Medoids(np.arange(subject.n_states), np.arange(subject.n_states), 0.0), None)
+        coordinates, best, states = subject.coordinates, None, 0
+        for turn in range(_MOST_ROUNDS):
             medoids = farthest_points(coordinates, subject.apart, size)
-            found = cross(
-                subject.model,
-                small_model(subject.like, subject.take(medoids.states), medoids),
-                tol=self.tol,
-                match=self.match,
-                dtype=self.dtype,
-                lump=False,
-                on_progress=self.on_progress,
-                cluster=self.rooms.cluster,
-                store=self.rooms.next(),
-            )
-            if best is None or found.radius.max() < best.radius.max():
+            if turn >= _ROUNDS and len(medoids.states) <= states:
+                break
+            states = len(medoids.states)
+            found = self._proposed(medoids, best)
+            if best is None or _better(found, best):
                 best = found
-            if found.status is Status.INTERRUPTED:
-                raise _StoppedError(best)
+            if turn + 1 >= _ROUNDS and states == size:
+                break
             coordinates = found.distance
         assert best is not None
         return best
 
+    def _proposed(self, medoids: Medoids, best: Cross | None) -> Cross:
+        """The cross metric of a proposal; where Ctrl-C comes, the better of it and the best so far is the answer."""
+        subject = self.subject
+        found = cross(
+            subject.model,
+            small_model(subject.like, subject.take(medoids.states), medoids),
+            tol=self.tol,
+            match=self.match,
+            dtype=self.dtype,
+            lump=False,
+            on_progress=self.on_progress,
+            cluster=self.rooms.cluster,
+            store=self.rooms.next(),
+        )
+        if found.status is Status.INTERRUPTED:
+            raise _StoppedError(found if best is None or _better(found, best) else best)
+        return found
+
+
+def _better(one: Cross, other: Cross) -> bool:
+    """Whether a proposal has a smaller radius, or one that differs by errors only and is smaller in the mean."""
+    ahead = float(other.radius.max() - one.radius.max())
+    if abs(ahead) > one.error + other.error:
+        return ahead > 0.0
+    return bool(one.radius.mean() < other.radius.mean())
+
 
 def _assembled(
-    model: Chain | MDP | ModelParts, subject: Subject, best: Cross, rooms: Rooms, *, stopped: bool
+    model: Chain | MDP | ModelParts, subject: Subject, best: Cross, rooms: Rooms, *, size: int | None, stopped: bool
 ) -> Abstraction:
     """The answer for all states of the model."""
     of_state = subject.of_state
     class_of, radii = best.class_of, best.radius
     if of_state is not None:
-        class_of, radii = class_of[of_state], radii[of_state] + subject.merging
-    notes = list(subject.notes)
+        class_of, radii = class_of[of_state], np.minimum(radii[of_state] + subject.merging, best.largest)
+    notes, found = list(subject.notes), best.small.n_states
+    if size is not None and found < min(size, subject.n_states):
+        notes.append(f"{found} states, not {size}: what is left was not told apart by their distances to these")
     if best.small.n_states == subject.n_states:
         notes.append("the small model has as many states as the model with bisimilar states merged")
     policy = certificate = None
@@ -260,7 +286,8 @@ def _assembled(
             certificate = loss_of(model, policy)
         else:
             assert isinstance(model, ModelParts)
-            policy, alone, certificate = carried_in_parts(model, best.small, class_of, rooms)
+            turns = 1 if stopped else TURNS
+            policy, alone, certificate = carried_in_parts(model, best.small, class_of, rooms, turns)
         if alone:
             notes.append(
                 f"states with none of the actions that their class plays, which play all of theirs alike: {alone}"

@@ -163,7 +163,13 @@ class Cross:
     @cached_property
     def radius(self) -> Floats:
         """How far each state is from the nearest state of the small model, at most [S]."""
-        return np.asarray(np.min(self.distance, axis=1).astype(np.float64) + self.error + self.moved)
+        nearest = np.min(self.distance, axis=1).astype(np.float64)
+        return np.asarray(np.minimum(nearest + self.error + self.moved, self.largest))
+
+    @property
+    def largest(self) -> float:
+        """The largest possible distance, with what rounding may add to it."""
+        return (self.metric.largest + self.moved) * (1.0 + 1e-15)
 
     def bracket(self, s: int | str, t: int | str | ArrayLike) -> tuple[Floats, Floats]:
         """Rigorous bounds (lower, upper) on d(s, t) inside the large model; t may be several states."""
@@ -179,14 +185,13 @@ class Cross:
     def _bounds(self, s: int, t: Ints) -> tuple[Floats, Floats]:
         own, others = self.distance[s].astype(np.float64), self.distance
         lower, upper = np.empty(len(t)), np.empty(len(t))
-        largest = self.metric.largest + self.moved
-        slack = 2.0 * (self.error + self.moved) + 8.0 * float(np.finfo(np.float64).eps) * largest
+        slack = 2.0 * (self.error + self.moved) + 8.0 * float(np.finfo(np.float64).eps) * self.largest
         for at in range(0, len(t), _STRIP):
             part = others[t[at : at + _STRIP]].astype(np.float64)
             lower[at : at + _STRIP] = np.abs(part - own).max(axis=1) - slack
             upper[at : at + _STRIP] = (part + own).min(axis=1) + slack
         np.clip(lower, 0.0, None, out=lower)
-        np.clip(upper, None, largest * (1.0 + 1e-15), out=upper)
+        np.clip(upper, None, self.largest, out=upper)
         lower[t == s] = upper[t == s] = 0.0
         return lower, upper
 

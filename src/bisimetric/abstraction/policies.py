@@ -22,7 +22,7 @@ from .rooms import Rooms
 
 _SHARE, _FINE = 0.01, 1e-7  # of a bound, and of the largest one, that what is not known of values may add to it
 _FEW = 2.0  # errors of rounding that are as good as one
-_TURNS, _LAST = 2000, 5  # passes at most, and how many images there are beside the last one
+TURNS, _LAST = 2000, 5  # passes at most, and how many images there are beside the last one
 
 
 def carried(model: MDP, small: MDP, class_of: Ints) -> tuple[Floats, int]:
@@ -45,7 +45,9 @@ def loss_of(model: MDP, policy: Floats) -> Certificate:
     return certified_loss(model, *policy_values(model.under_checked(policy), np.zeros(model.n_states)))
 
 
-def carried_in_parts(parts: ModelParts, small: MDP, class_of: Ints, rooms: Rooms) -> tuple[Floats, int, Certificate]:
+def carried_in_parts(
+    parts: ModelParts, small: MDP, class_of: Ints, rooms: Rooms, turns: int
+) -> tuple[Floats, int, Certificate]:
     """(`carried`, and `loss_of`) of a model that workers read in parts.
 
     Values are iterated from those of the small model: V becomes the combination of the last images T_π V whose change
@@ -66,7 +68,7 @@ def carried_in_parts(parts: ModelParts, small: MDP, class_of: Ints, rooms: Rooms
         low, high = passes.reward_range
         bounds = [certificates.trivial(gamma=gamma, scale=high - low)]
         try:
-            for _ in range(_TURNS):
+            for _ in range(turns):
                 best_of_all, played = passes.backed_up(V)
                 rounding = passes.rounding(V)
                 images, changes = [*images[-_LAST:], played], [*changes[-_LAST:], played - V]

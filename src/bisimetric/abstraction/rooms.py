@@ -9,15 +9,15 @@ class Rooms:
     """A cluster, or none, and rooms in its store: one after the other, so that the same call finds them again."""
 
     def __init__(self, cluster: object, store: Path | str | None) -> None:
-        self.cluster, self._store, self._count = cluster, store, 0
+        self.cluster, self._store, self._count = cluster, None if store is None else Path(store).absolute(), 0
 
     @property
     def folder(self) -> Path | None:
         """A folder that workers see; None for one of this machine's own."""
-        return None if self._store is None else Path(self._store)
+        return self._store
 
     def next(self) -> Path | None:
         if self._store is None:
             return None
         self._count += 1
-        return Path(self._store) / f"proposal-{self._count}"
+        return self._store / f"proposal-{self._count}"

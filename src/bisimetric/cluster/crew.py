@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from .errors import ClusterError
+from .errors import ClusterError, LostShareError
 from .store import Store
 from .tasks import describe
 
@@ -29,6 +29,7 @@ T = TypeVar("T")
 Given = TypeVar("Given")
 _CONNECT = 10.0  # seconds
 _LOOK = 2.0  # seconds without news after which it is asked who is there
+_COME_BACK, _WAIT = 20.0, 0.5  # seconds that workers have to come back, and between two looks for them
 _ALONE = 60.0  # seconds without a single worker after which work is given up
 
 
@@ -50,16 +51,15 @@ class Crew:
         from .. import __version__
 
         with self._watched():
-            workers = self.client.nthreads()
-            if not workers:
+            if not self.client.nthreads():
                 raise ClusterError(
                     f"the cluster at {self.address} has no workers; start some (dask worker {self.address})."
                 )
             if store is None:
-                answers = self.client.run(describe, on_error="return")
+                answers = self._asked()
             else:
                 with store.token() as token:
-                    answers = self.client.run(describe, str(store.folder), token, on_error="return")
+                    answers = self._asked(str(store.folder), token)
         for address, answer in answers.items():
             if not isinstance(answer, dict):
                 raise ClusterError(
@@ -76,9 +76,31 @@ class Crew:
                     f"the worker {address} does not see the folder {store and store.folder}; give store=, a folder "
                     "that all workers and this process share."
                 )
-        self.threads = sum(workers.values())
-        self.memory = min(int(answer["memory"]) // workers[address] for address, answer in answers.items())
+        self.threads = sum(int(answer["threads"]) for answer in answers.values())
+        self.memory = min(int(answer["memory"]) // int(answer["threads"]) for answer in answers.values())
         self.workers = len(answers)
+
+    def _asked(self, *given: str) -> dict[str, Any]:
+        """What each worker says of itself, by its address; workers that were just lost are given some time."""
+        until = time.monotonic() + _COME_BACK
+        while True:
+            answers: dict[str, Any] = self.client.run(describe, *given, on_error="return")
+            silent = [address for address, answer in answers.items() if isinstance(answer, OSError)]
+            if answers and not silent:
+                return answers
+            if time.monotonic() > until:
+                who = f"the worker {silent[0]} does not answer" if silent else "all workers were lost"
+                raise ClusterError(f"{who}, and did not come back in {_COME_BACK:.0f} s.")
+            time.sleep(_WAIT)
+
+    def wait(self) -> None:
+        """Wait for workers to come back where all were lost."""
+        since = time.monotonic()
+        with self._watched():
+            while not self.client.nthreads():
+                if time.monotonic() - since > _ALONE:
+                    raise ClusterError(f"all workers were lost, and none came back in {_ALONE:.0f} s.")
+                time.sleep(_WAIT)
 
     def run(
         self,
@@ -142,14 +164,25 @@ class Crew:
         except KilledWorker as error:
             raise ClusterError(
                 f"a task ended several workers, one after the other ({error.task}): most likely their memory is too "
-                "small for a tile. Give workers more memory, or call again with more, smaller tiles."
+                "small for a tile. Give workers more memory, or call again with more of them."
             ) from None
-        except (CommClosedError, FutureCancelledError, Cancelled, TimeoutError, ConnectionError) as error:
+        except (FutureCancelledError, Cancelled) as error:
+            if self.client.status == "running" and self._answers():
+                raise LostShareError("all workers that held what was given to them were lost.") from None
+            raise self._lost(error) from None
+        except (CommClosedError, TimeoutError, ConnectionError) as error:
             raise self._lost(error) from None
         except Exception as error:
             if type(error).__module__.split(".")[0] != "distributed":
                 raise
             raise self._lost(error) from None  # the client was closed, as it could not connect again
+
+    def _answers(self) -> bool:
+        """Whether the scheduler is there."""
+        with suppress(Exception):
+            self.client.sync(self.client.scheduler.identity, callback_timeout=_CONNECT)
+            return True
+        return False
 
     def _lost(self, error: BaseException) -> ClusterError:
         return ClusterError(

@@ -298,7 +298,7 @@ def cluster_engine(
     """
     own = Store.temporary() if store is None else Store(store)
     try:
-        with crew_of(cluster) as crew:
+        with crew_of(cluster) as crew, own.held():
             crew.check(own)
             engine = ClusterBackend(crew, own, dtype, asked)
             try:

@@ -7,3 +7,7 @@ from ..backends.errors import DeviceError
 
 class ClusterError(DeviceError):
     """A cluster that is not there, cannot be used, or was lost; the message says what is left and what to do."""
+
+
+class LostShareError(ClusterError):
+    """All workers that held what was given to the cluster were lost; others may be there."""

@@ -26,7 +26,7 @@ import tempfile
 import uuid
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,7 @@ from numpy.lib import format as npy
 
 from .. import atomic
 from ..kinds import Array
+from ..locks import LOCK, locked
 from .errors import ClusterError
 from .tiles import Grid
 
@@ -51,12 +52,35 @@ class Store:
 
     def __init__(self, folder: Path | str, *, passing: bool = False) -> None:
         """`passing`: it is on this machine, and ends with the work."""
-        self.folder, self.passing = Path(folder), passing
+        self.folder, self.passing = Path(folder).absolute(), passing  # workers may be in other folders
 
     @classmethod
     def temporary(cls) -> Store:
         """One that is thrown away after use, on this machine."""
         return cls(tempfile.mkdtemp(prefix="bisimetric-store-"), passing=True)
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Hold the folder for one caller; folders that were made for nothing are removed again."""
+        made = [folder for folder in (self.folder, *self.folder.parents) if not folder.exists()]
+        with ExitStack() as stack:
+            try:
+                self.folder.mkdir(parents=True, exist_ok=True)
+                mine = stack.enter_context(locked(self.folder))
+            except OSError as error:
+                raise self._failed(error) from None
+            if not mine:
+                raise ClusterError(
+                    f"another process is working in the store {self.folder}; wait for it, or give another folder."
+                )
+            try:
+                yield
+            finally:
+                with suppress(OSError):  # there is something in them
+                    if made and [path.name for path in self.folder.iterdir()] == [LOCK]:
+                        (self.folder / LOCK).unlink()
+                    for folder in made:
+                        folder.rmdir()
 
     def place(self, kind: str, number: int, tile: tuple[int, int]) -> Path:
         """Where the array of a tile is: kind "d" for distances, "m" for memory, "n" for notes."""

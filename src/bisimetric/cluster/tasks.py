@@ -285,12 +285,13 @@ def memory_limit(worker: Any = None) -> int:
 
 
 def describe(folder: str | None = None, token: str = "", dask_worker: Any = None) -> dict[str, Any]:
-    """What a client asks of each worker (Dask hands it in): its version, its memory, and whether it sees the store."""
+    """What a client asks of each worker, which Dask hands in: version, memory, threads, whether it sees the store."""
     from .. import __version__
 
     return {
         "version": __version__,
         "memory": memory_limit(dask_worker),
+        "threads": 1 if dask_worker is None else int(dask_worker.state.nthreads),
         "sees": folder is None or Store(folder).sees(token),
     }
 

@@ -9,8 +9,10 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
+from hashlib import blake2b
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -22,6 +24,7 @@ from ..model.parts import ModelParts, Part, checked_part
 from .members import ArrayFile, TarFile
 from .umb import Umb
 
+_END, _SAMPLE, _SAMPLES = 1 << 16, 1 << 12, 64  # bytes of an end and of another sample, and how many of these
 READABLE_IN_PARTS = (".npz", ".umb", ".parquet")
 
 
@@ -82,24 +85,25 @@ def chosen_reward(path: Path, models: Sequence[str], wanted: str | None, own: st
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class FileParts(ModelParts):
-    """A model in a file. Attributes: path, stamp (bytes of the file, and when it was changed last, as it is opened)."""
+    """A model in a file. Attributes: path, stamp (what the file is known by, as it is opened)."""
 
     path: Path
-    stamp: tuple[int, int]
+    stamp: Stamp
 
     @property
     def source(self) -> str:
         if stamp_of(self.path) != self.stamp:
             raise self._changed
         what = f"reward {self.reward_name!r}, {'its uniform policy' if self.uniform else 'all choices'}"
-        return f"{self.path.name}, {self.stamp[0]} bytes, {self.stamp[1]}, {what}"
+        return f"{self.path.name}, {self.stamp.size} bytes, {self.stamp.changed}, {self.stamp.digest}, {what}"
 
     @property
     def _changed(self) -> ModelError:
         return ModelError(f"{self.path}: has changed since it was opened; open it again.")
 
     def load(self, first: int, last: int) -> Part:
-        if stamp_of(self.path)[0] != self.stamp[0]:  # a worker may have a copy, made at another time
+        here = stamp_of(self.path)  # of a worker's copy, perhaps, which may have been made at another time
+        if (here.size, here.digest) != (self.stamp.size, self.stamp.digest):
             raise self._changed
         with reading(self.path, "a model", ModelError), np.errstate(over="ignore", invalid="ignore"):
             try:
@@ -113,10 +117,34 @@ class FileParts(ModelParts):
         raise NotImplementedError
 
 
-def stamp_of(path: Path) -> tuple[int, int]:
-    """Bytes of a file, and when it was changed last."""
+class Stamp(NamedTuple):
+    """What a file is known by: its bytes, when it was changed last, and a digest of samples of it.
+
+    The samples are its two ends and some stretches between. The end of an archive has the check sums of all its arrays,
+    that of a Parquet file the range of each column.
+    """
+
+    size: int
+    changed: int
+    digest: str
+
+
+def stamp_of(path: Path) -> Stamp:
+    """The stamp of a file as it is now."""
     found = os.stat(path)
-    return found.st_size, found.st_mtime_ns
+    return Stamp(found.st_size, found.st_mtime_ns, _digest(path, found.st_size, found.st_mtime_ns))
+
+
+@lru_cache(64)
+def _digest(path: Path, size: int, changed: int) -> str:
+    del changed  # another one is another file
+    places = [0, max(size - _END, 0), *range(0, size, max(size // _SAMPLES, _SAMPLE))]
+    found = blake2b(digest_size=12)
+    with open(path, "rb") as stream:
+        for k, place in enumerate(places):
+            stream.seek(place)
+            found.update(stream.read(_END if k < 2 else _SAMPLE))
+    return found.hexdigest()
 
 
 # ---- .npz ----

@@ -41,18 +41,23 @@ class Aim(NamedTuple):
 
 
 class Watch(NamedTuple):
-    """Who is told of a solve: of each sweep, and every so many seconds, so that work can be kept. They read only."""
+    """Who is told of a solve: of each sweep, and every so many seconds, so that work can be kept. They read only.
+
+    on_checkpoint is told where a whole turn is done, on_swept also between a sweep and what follows it (`pending`).
+    """
 
     on_progress: Callable[[Progress], None] | None
     on_checkpoint: Callable[[FixedPoint], None] | None = None
     checkpoint_every: float = 60.0
+    on_swept: Callable[[FixedPoint], None] | None = None
 
 
 class FixedPoint:
     """A solve under way: the distances, and what is known of their error.
 
     Attributes: d; error (‖d − d~‖∞ at most); sweeps, iterations (of transports); seconds; pace, acceleration (what is
-    done between sweeps; None for sweeps alone, as theorems count them).
+    done between sweeps; None for sweeps alone, as theorems count them), pending (the last sweep, until what follows it
+    is done).
     """
 
     def __init__(self, sweeper: Sweeper, d: Distances, aim: Aim, *, fresh: bool, accelerate: bool, pace: Pace) -> None:
@@ -61,6 +66,7 @@ class FixedPoint:
         self.error = max(sweeper.comparison.largest, d.largest())
         self.sweeps, self.iterations, self._began = 0, 0, time.perf_counter()
         self.pace = pace
+        self.pending: Sweep | None = None
         self.acceleration = acceleration_of(sweeper, d, pace) if accelerate else None
 
     @property
@@ -87,6 +93,8 @@ class FixedPoint:
         saved = time.perf_counter()
         if self._fresh and self.acceleration is not None:
             self._fresh = not self.acceleration.begin(self.d)
+        if self.pending is not None and self.acceleration is not None and self.sweeps < max_sweeps:
+            self._accelerate(self.acceleration, self.pending)
         while self.sweeps < max_sweeps:
             report = self._sweep(watch)
             if self.error <= self.aim.tol:
@@ -98,6 +106,9 @@ class FixedPoint:
                 limited = self.sweeper.transport.iterative and not reached
                 return Status.TRANSPORT_LIMIT if limited else Status.ROUNDING
             if self.acceleration is not None and self.sweeps < max_sweeps:  # the last sweep is that of the certificate
+                self.pending = report
+                if watch.on_swept is not None and not self._fresh and self.acceleration.at_rest:
+                    watch.on_swept(self)
                 self._accelerate(self.acceleration, report)
             due = time.perf_counter() - saved >= watch.checkpoint_every
             at_rest = self.acceleration is None or self.acceleration.at_rest
@@ -118,7 +129,7 @@ class FixedPoint:
 
     def _accelerate(self, acceleration: Acceleration, report: Sweep) -> None:
         """Bring d nearer to the fixed point; its error is then that of the sweep, and how far d moved since."""
-        c_T, swept = self.sweeper.comparison.c_T, self.error
+        c_T, swept, self.pending = self.sweeper.comparison.c_T, self.error, None
         if self._fresh:
             self._fresh = False
             return

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeGuard
 
 from ..backends.comparison import Comparison
-from ..backends.protocol import Backend, Distances, Sweeper
+from ..backends.protocol import Backend, Distances, Sweep, Sweeper
 from ..backends.select import backend, distances_of
 from ..checks import InputError, check_type
 from ..cluster.outline import Outline
@@ -29,8 +29,8 @@ Model = Chain | MDP | ModelParts | Outline
 class Resumable(Backend, Protocol):
     """An engine whose work another process can go on with, and which may read a model in parts: that of a cluster.
 
-    Attributes: state (to go on from: sweeps, iterations, error and pace of a fixed point, beside what is the engine's
-    own; None where work begins).
+    Attributes: state (to go on from: sweeps, iterations, error, pace and pending sweep of a fixed point, beside what is
+    the engine's own; None where work begins).
     """
 
     state: dict[str, Any] | None
@@ -84,10 +84,11 @@ def watch(engine: Backend, on_progress: Callable[[Progress], None] | None) -> Wa
             "iterations": work.iterations,
             "error": work.error,
             "pace": asdict(work.pace),
+            "pending": work.pending,
         }
         engine.keep(state, work.sweeper, work.d)
 
-    return Watch(on_progress, keep, 0.0)
+    return Watch(on_progress, keep, 0.0, keep)
 
 
 def fixed_point(sweeper: Sweeper, aim: Aim, *, accelerate: bool, engine: Backend) -> FixedPoint:
@@ -99,6 +100,7 @@ def fixed_point(sweeper: Sweeper, aim: Aim, *, accelerate: bool, engine: Backend
     if resumable(engine) and state:
         engine.restore(sweeper, d)
         work.sweeps, work.iterations, work.error = (state[name] for name in ("sweeps", "iterations", "error"))
+        work.pending = None if state["pending"] is None else Sweep(*state["pending"])
     return work
 
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 _FULL_SOLVER = 0.05  # share of all pairs above which the full solver is the better way
 _ROUNDING = 1e-15  # of the largest distance, as a share of it
 _TOGETHER = 16  # questions that share a table
+_TRIES = 5  # times that a model is given to workers, should all that had it be lost
 
 Pair = tuple[int, int]
 
@@ -129,16 +130,26 @@ def _on_cluster(
     found: dict[int, list[Answer]],
 ) -> None:
     from ..cluster.crew import crew_of
+    from ..cluster.errors import LostShareError
     from ..cluster.pieces import Broken, pieces
 
     with crew_of(cluster) as crew:
-        crew.check()
-        shared = crew.share(asking)  # the model goes to each worker once
-        given = [(shared, tuple(group)) for group in groups]
-        for number, part in pieces(crew, "bisimetric queries", partial(_piece, tol, budget), given):
-            if isinstance(part, Broken):
-                raise part.error
-            found[number] = part
+        for tries_left in reversed(range(_TRIES)):
+            crew.check()
+            left = [k for k in range(len(groups)) if k not in found]
+            shared = crew.share(asking)  # the model goes to each worker once
+            given = [(shared, tuple(groups[k])) for k in left]
+            try:
+                for number, part in pieces(crew, "bisimetric queries", partial(_piece, tol, budget), given):
+                    if isinstance(part, Broken):
+                        raise part.error
+                    found[left[number]] = part
+            except LostShareError:  # with the last worker that had it
+                if not tries_left:
+                    raise
+                crew.wait()
+            else:
+                return
 
 
 def _piece(tol: float, budget: Budget, piece: tuple[Asking, Sequence[Pair]]) -> list[Answer]:
