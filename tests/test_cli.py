@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -333,3 +334,69 @@ def test_the_package_can_be_run():
     command = [sys.executable, "-m", "bisimetric", "info", "problem:chain?n_states=6&n_classes=2", "--json"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert json.loads(done.stdout)["states"] == 6
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["metric", "m.npz", "-o", "m.npz"], "m.npz: is read from, so it is not written to"),
+        (["metric", SMALL, "--policy", "p.npz", "-o", "p.npz"], "p.npz: is read from"),
+        (["lump", "m.npz", "-o", "./m.npz"], "m.npz: is read from"),
+        (["lump", "m.npz", "--map", "m.npz"], "m.npz: is read from"),
+        (["convert", "m.npz", "link.npz"], "link.npz: is read from"),
+        (["aggregate", "d.npz", "--eps", "1", "-o", "d.npz"], "d.npz: is read from"),
+        (["compare", SMALL, "m.npz", "-o", "m.npz"], "m.npz: is read from"),
+        (["abstract", "m.npz", "--match", "labels", "--size", "3", "-o", "m.npz"], "m.npz: is read from"),
+        (["explain", "m.npz", "0", "1", "--match", "labels", "-o", "m.npz"], "m.npz: is read from"),
+        (["view", "d.npz", "-o", "d.npz"], "d.npz: is read from"),
+        (["metric", "m.npz", "-o", "d.csv"], "d.csv: what is written is an .npz file"),
+        (["aggregate", "d.npz", "--eps", "1", "-o", "c"], "c: what is written is an .npz file"),
+        (["query", "m.npz", "0", "5", "--nearest", "2"], "leave out '5'"),
+        (["query", "m.npz", "0", "--nearest", "0"], "--nearest must be at least 1"),
+        (["query", "m.npz", "0", "5", "--at-most", "-1"], "--at-most must be finite and not negative"),
+        (["info", "."], "is a folder, and a model is a file"),
+        (["info", "problem:chain?n_states=-1"], "problem 'chain': n_states must be"),
+        (["solve", "no.csv", "--gamma", "0.9", "--reward-range", "0,1"], "no.csv: no such file"),
+        (["solve", "m.npz", "--small", "0"], "--small must be at least 1"),
+        (["metric", "m.npz", "--policy", "unform"], "unform: no such file of a policy; the uniform one is the word"),
+        (["metric", "m.npz", "-o", "d2.npz", "--transport", "sinkhorn:0.2", "--resume"], "was begun with transport"),
+    ],
+    ids=lambda x: " ".join(x) if isinstance(x, list) else "",
+)
+def test_inputs_are_never_written_over_and_mistakes_are_said(arguments, words, capsys):
+    mdp = bm.problems.chain(20, 5)
+    bm.write(mdp, "m.npz")
+    os.link("m.npz", "link.npz")
+    np.savez("p.npz", policy=mdp.uniform_policy())
+    bm.solve_metric(mdp, match="labels").save("d.npz")
+    bm.solve_metric(mdp.under(mdp.uniform_policy()), bm.Sinkhorn(0.1), max_sweeps=2).save(
+        "d2.npz.checkpoint", restart=True
+    )
+    before = {name: Path(name).read_bytes() for name in files()}
+    assert run(arguments) == 2
+    said = capsys.readouterr().err
+    assert words in said
+    assert len(said.splitlines()) == 1
+    assert {name: Path(name).read_bytes() for name in files()} == before
+
+
+def test_what_a_table_has_no_place_for_is_said(capsys):
+    mdp = bm.problems.chain(20, 5).with_labels({"first": np.arange(20) == 0})
+    bm.write(mdp, "m.npz")
+    for name in ("t.csv", "t.parquet"):
+        assert run(["convert", "m.npz", name]) == 0
+        assert f"{name} has no place for, and so is without: labels first" in capsys.readouterr().err
+    assert run(["convert", "m.npz", "t.drn"]) == 0
+    assert capsys.readouterr().err == ""
+    assert run(["info", "m.npz", "--label", "never=x=1"]) == 2  # these states have no variables
+    capsys.readouterr()
+
+
+def test_labels_that_hold_nowhere_are_said(tmp_path, capsys):
+    """As where an expression has the wrong number in it."""
+    text = (
+        "@type: MDP\n@parameters\n\n@reward_models\nr\n@nr_states\n1\n@nr_choices\n1\n@model\nstate 0 init\n//[x=0]\n"
+    )
+    (tmp_path / "m.drn").write_text(text + "\taction a [1]\n\t\t0 : 1\n")
+    assert run(["info", "m.drn", "--gamma", "0.9", "--label", "goal=x>300", "--absorb", "goal"]) == 0
+    assert "--label goal holds in no state" in capsys.readouterr().err

@@ -8,6 +8,7 @@ one reward model, numbers for actions, and no labels or names.
 from __future__ import annotations
 
 import dataclasses
+import json
 from pathlib import Path
 
 import numpy as np
@@ -206,3 +207,46 @@ def test_quantecon_both_ways():
     pairs = bm.to_quantecon(mdp)
     assert np.abs(pairs.solve(method="policy_iteration").v - expected).max() < 1e-10
     assert_same(bm.from_quantecon(pairs), mdp)
+
+
+LARGE = {"coin4_k4": 43136, "csma3_2": 36850, "egl_5_4": 74750, "nand_perr_0.020": 154942, "nand_perr_0.022": 154942}
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_large_models_are_read(name):
+    path = MODELS / "large" / f"{name}.umb"
+    if not path.exists():
+        pytest.skip("the shared models are not here")
+    mdp = bm.read(path, gamma=0.95, reward=None)
+    assert mdp.n_states == LARGE[name]
+    assert mdp.state_names is not None
+    assert len(set(mdp.state_names)) == mdp.n_states
+
+
+def test_states_of_many_variables_have_names(tmp_path):
+    """Ninety variables a state, in a file of some bytes a state: names cost what their letters do."""
+    n, members = 30_000, umb_members()
+    index = json.loads(members["index.json"])
+    sizes = {"#states": n, "#choices": n, "#choice-actions": 0, "#branches": n}
+    index["transition-system"] |= sizes
+    index["annotations"] = {}
+    variables = [{"name": f"v{k}", "type": {"type": "bool", "size": 1}} for k in range(88)]
+    variables += [{"name": "x", "type": {"type": "uint", "size": 16}}]
+    index["valuations"]["states"]["classes"] = [{"variables": variables}]
+    ones, numbers = np.ones(n), np.arange(n, dtype="<u8")
+    bits = np.zeros((n, 13), np.uint8)
+    bits[:, 11:] = np.arange(n, dtype="<u2").view(np.uint8).reshape(n, 2)
+    bits[7, 0] = 1
+    kept = {
+        "index.json": json.dumps(index).encode(),
+        "state-to-choices.bin": np.arange(n + 1, dtype="<u8").tobytes(),
+        "state-is-initial.bin": np.eye(1, -(-n // 64), dtype="<u8").tobytes(),
+        "choice-to-branches.bin": np.arange(n + 1, dtype="<u8").tobytes(),
+        "branch-to-target.bin": numbers.tobytes(),
+        "branch-to-probability.bin": ones.astype("<f8").tobytes(),
+        "valuations/states/valuations.bin": bits.tobytes(),
+    }
+    (tmp_path / "m.umb").write_bytes(archive(kept, "w:xz"))
+    mdp = bm.read(tmp_path / "m.umb", gamma=0.9)
+    assert mdp.name_of(7).startswith("v0 & !v1 & ")
+    assert mdp.name_of(29_999).endswith("!v87 & x=29999")

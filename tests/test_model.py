@@ -428,3 +428,14 @@ def test_choices_can_be_labelled_by_their_action_names(tmp_path):
     assert bm.solve_metric(named, match="labels").distance[0, 1] == pytest.approx(1.0, abs=1e-5)
     assert bm.solve_metric(by_name, match="labels").distance[0, 1] == 0.0
     assert mdp.labelled_by_action() is mdp
+
+
+def test_shapes_are_said_in_the_order_of_the_axes():
+    from scipy.sparse import csr_array
+
+    with pytest.raises(bm.ModelError, match=r"axes=.sas. must be three-dimensional, S by A by S"):
+        bm.MDP.from_arrays(np.ones((2, 2, 3)), np.ones(2), 0.9, axes="sas")
+    with pytest.raises(bm.ModelError, match=r"axes=.ass. must be three-dimensional, A by S by S"):
+        bm.MDP.from_arrays(np.ones((2, 3)), np.ones(2), 0.9, axes="ass")
+    with pytest.raises(bm.ModelError, match=r"one sparse matrix \(4, 2\) does not say.*MDP\.from_choices"):
+        bm.MDP.from_arrays(csr_array(np.ones((4, 2)) / 2), np.ones(2), 0.9, axes="sas")

@@ -165,7 +165,7 @@ BAD = [
     (["--device", "tpu"], 'device must be "cpu"'),
     (["--dtype", "float16"], "dtype must be"),
     (["--seed", "-1"], "seed"),
-    (["--policy", "nowhere.npy"], "nowhere.npy: No such file"),
+    (["--policy", "nowhere.npy"], "nowhere.npy: no such file"),
     (["--policy", "wrong.npy"], "one probability per choice: [40] or [20, 2]"),
     (["--policy", "unnamed.npz"], "unnamed.npz: has no entry 'policy'"),
     (["--policy", "empty.npy"], "empty.npy"),

@@ -130,7 +130,7 @@ def abstract(  # noqa: PLR0913 (settings of a solve, by their names)
     """
     check_type("model", model, Chain, MDP, ModelParts, words="a Chain or an MDP, or one that is read in parts")
     if store is not None and cluster is None:
-        raise ValueError("store is for work on a cluster; give cluster= too.")
+        raise ValueError("store is for work on a cluster; give cluster (cluster=, --cluster) too.")
     if (eps is None) is (size is None):
         raise ValueError("give eps (the radius) or size (the number of states), one of them.")
     if eps is not None and not 0.0 < check_number("eps", eps) < np.inf:

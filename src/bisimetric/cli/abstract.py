@@ -48,7 +48,7 @@ def abstract(  # noqa: PLR0913 (options of a command)
     from ..abstraction import abstract as make
 
     if output is not None:
-        check_output(output)
+        check_output(output, model, ending=".npz")
     if (eps is None) is (size is None):
         raise BadInputError("give --eps or --size, one of them.")
     where = on.where

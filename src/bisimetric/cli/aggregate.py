@@ -39,6 +39,8 @@ def aggregate(
 
     if eps is None and k is None:
         raise BadInputError("give --eps or --k.")
+    if output is not None:
+        check_output(output, metric_file, ending=".npz")
     if seed is not None and k is None:
         raise BadInputError("--seed is for --k: covers by --eps have no chance in them.")
     solution = MetricSolution.load(metric_file)
@@ -63,7 +65,6 @@ def aggregate(
     if "classes" in extra and extra["classes"].shape == (partition.n_states,):
         facts["nmi"], facts["purity"] = partition.agreement(extra["classes"])
     if output is not None:
-        check_output(output)
         partition.save(output)
         facts["output"] = str(output)
     if json:

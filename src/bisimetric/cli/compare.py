@@ -45,7 +45,7 @@ def compare(
     settings: MetricSettings = settings_from(MetricSettings, what)
     where = on.where
     if output is not None:
-        check_output(output)
+        check_output(output, model, other, ending=".npz")
     both = [load(spec, options) for spec in (model, other)]
     sides = [one.mdp if settings.match else one.mdp.under(one.mdp.uniform_policy()) for one in both]
     with SweepBar(json) as bar:

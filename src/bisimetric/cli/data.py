@@ -61,6 +61,9 @@ def is_data(spec: str) -> bool:
 
 def refuse_data_options(spec: str, options: DataOptions) -> None:
     """Options that would do nothing are mistakes."""
+    path = Path(spec)
+    if ":" not in spec[:8] and not path.exists():
+        raise BadInputError(f"{spec}: no such file (generated models are written problem:NAME or gym:ENV).")
     for field in fields(options):
         if getattr(options, field.name) != field.default:
             name = field.name.replace("_", "-")
@@ -175,7 +178,7 @@ def estimate(
 
     for path in (output, counts):
         if path is not None:
-            check_output(path)
+            check_output(path, data)
     if output is not None:
         check_ending(output)
         if gamma is None and output.suffix == ".npz":

@@ -70,7 +70,7 @@ def explain(
     if how.policy is not None and settings.match is not None:
         raise BadInputError("give --policy (metric of a policy) or --match (metric of the MDP), not both.")
     if output is not None:
-        check_output(output)
+        check_output(output, model, how.metric)
         if output.suffix not in (".html", ".json", ".txt"):
             raise BadInputError(f"{output}: write to a file that ends in .html, .json or .txt.")
     loaded = load(model, options, discount=not how.classes)

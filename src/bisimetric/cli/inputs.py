@@ -68,6 +68,8 @@ def load_policy(text: str, mdp: MDP) -> Floats:
     from ..damage import DamagedFileError, reading
 
     path = Path(text)
+    if not path.exists():
+        raise BadInputError(f"{text}: no such file of a policy; the uniform one is the word uniform.")
     with reading(path, "a policy"), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # an empty text file: check_policy says it better
         if path.suffix == ".npz":
@@ -97,12 +99,17 @@ def _read_text_policy(path: Path) -> Array:
         return np.array([line.strip() for line in words if line.strip()], dtype=str)
 
 
-def check_output(path: Path) -> None:
-    """Refuse an output that cannot be written before any work is done."""
+def check_output(path: Path, *inputs: object, ending: str | None = None) -> None:
+    """Refuse, before any work is done, an output that cannot be written, is an input, or has another ending."""
     import tempfile
 
     if path.is_dir():
         raise BadInputError(f"{path}: is a folder.")
+    if ending is not None and path.suffix != ending and (path.is_file() or not path.exists()):
+        raise BadInputError(f"{path}: what is written is an {ending} file; give a name that ends so.")
+    for given in inputs:
+        if given is not None and Path(str(given)).is_file() and path.exists() and path.samefile(str(given)):
+            raise BadInputError(f"{path}: is read from, so it is not written to; give another name.")
     if path.exists() and not path.is_file():
         return  # a pipe or a device
     try:
@@ -133,6 +140,8 @@ def small_model_rule(size: int, *others: object) -> SmallModel:
 
     if any(one is not None for one in others):
         raise BadInputError("give --small, --k or --eps (with --rule), one of them.")
+    if size < 1:
+        raise BadInputError(f"--small must be at least 1; got {size}.")
     return SmallModel(size)
 
 

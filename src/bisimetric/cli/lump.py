@@ -9,7 +9,7 @@ from cyclopts import Parameter
 
 from .inputs import Json, check_output
 from .models import NO_OPTIONS, Model, ModelOptions, load
-from .words import BadInputError, print_json, print_rows
+from .words import BadInputError, print_json, print_rows, say
 
 if TYPE_CHECKING:
     from ..kinds import Facts
@@ -50,7 +50,7 @@ def lump(
 
     for path in (output, map):
         if path is not None:
-            check_output(path)
+            check_output(path, model)
     if output is not None:
         check_ending(output)
     every = options.reward == "all"
@@ -129,12 +129,15 @@ def convert(
     *,
     options: ModelOptions = NO_OPTIONS,
 ) -> int:
-    """Write a model in another format, with all its reward models and labels."""
+    """Write a model in another format, with all its reward models and labels where that has them.
+
+    Tables (.csv, .parquet) have one reward model, without its name, and no labels; what is left out is said.
+    """
     from dataclasses import replace
 
     from .. import formats
 
-    check_output(output)
+    check_output(output, model)
     check_ending(output)
     # Only .npz files hold a discount; tables hold one reward.
     loaded = load(model, options, whole=output.suffix != ".csv", discount=output.suffix == ".npz")
@@ -142,4 +145,16 @@ def convert(
     formats.write(mdp, output)
     print(f"{loaded.mdp.n_states} states, {loaded.mdp.n_choices} choices, reward {loaded.reward or 'none chosen'}")
     print(f"written {output}")
+    if output.suffix in (".csv", ".parquet"):
+        _say_left_out(mdp, output)
     return 0
+
+
+def _say_left_out(mdp: MDP, output: Path) -> None:
+    """Say what a table has no place for."""
+    others = [name for name in mdp.reward_models if name != mdp.reward_name]
+    left = [f"labels {', '.join(mdp.state_labels)}"] if mdp.state_labels else []
+    left += [f"reward models {', '.join(others)}"] if others else []
+    left += ["names of states"] if mdp.state_names is not None else []
+    if left:
+        say(f"bisimetric: {output} has no place for, and so is without: {'; '.join(left)}")

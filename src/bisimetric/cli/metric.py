@@ -17,8 +17,10 @@ from .words import BadInputError, print_json, print_rows, say
 
 if TYPE_CHECKING:
     from ..kinds import Array, Facts
+    from ..metric.settings import Question
     from ..metric.solution import MetricSolution
     from ..model import MDP, Chain
+    from ..status import Status
 
 _NOTHING = MetricOptions()
 
@@ -64,7 +66,7 @@ def metric(  # noqa: PLR0913 (options of a command)
     if not checkpoint_every >= 0.0:
         raise BadInputError(f"--checkpoint-every must be a number of seconds, at least 0; got {checkpoint_every}.")
     if output is not None:
-        check_output(output)
+        check_output(output, model, policy, ending=".npz")
     loaded = load(model, options)
     subject: MDP | Chain = loaded.mdp
     if settings.match is None:
@@ -75,6 +77,8 @@ def metric(  # noqa: PLR0913 (options of a command)
     start = MetricSolution.load(saved) if resume and saved is not None and saved.exists() else None
     if resume and start is None:
         raise BadInputError(f"{saved}: no checkpoint to resume from.")
+    if start is not None:
+        _refuse_another_question(start, settings.for_model(subject, undiscounted=True), saved)
 
     def keep(solution: MetricSolution) -> None:
         assert saved is not None
@@ -98,6 +102,16 @@ def metric(  # noqa: PLR0913 (options of a command)
     elif saved is None and output is not None:
         to_go_on = f"what was done is in {output}"
     return _report(solution, loaded, asked_of, policy, output, (saved, to_go_on), before, json)
+
+
+def _refuse_another_question(start: MetricSolution, asked: Question, saved: Path | None) -> None:
+    """Refuse to go on from a checkpoint of another metric; a finer one, or another engine, is the same metric."""
+    for name in ("transport", "match", "reward_weight", "transition_weight", "reward", "gamma", "respected"):
+        then, now = getattr(start.question, name), getattr(asked, name)
+        if then != now:
+            raise BadInputError(
+                f"{saved}: was begun with {name} {then}, and this is {now}; give the same options, or no --resume."
+            )
 
 
 def _checkpoint_of(output: Path) -> Path:
@@ -155,7 +169,9 @@ def _report(
             "distances": f"up to {d.max():.6g} (largest possible {solution.largest:.6g})",
             "error": str(solution.certificate),
             "work": f"{before + solution.sweeps} sweeps, {solution.seconds:.2f} s",
-            "status": solution.status.value + (f"; {solution.status.command}" if solution.status.command else ""),
+            "status": "; ".join(
+                filter(None, (solution.status.value, _advice(solution.status, resumable=saved is not None)))
+            ),
         }
         for k, note in enumerate(solution.notes):
             rows[f"note{k + 1 if len(solution.notes) > 1 else ''}"] = note
@@ -165,6 +181,12 @@ def _report(
     if interrupted:
         say(f"bisimetric: interrupted; {to_go_on or 'nothing was written'}")
     return 0 if solution.converged else 130 if interrupted else 1
+
+
+def _advice(status: Status, *, resumable: bool) -> str:
+    """What to do, without --resume where there is nothing to resume."""
+    ways = status.command.split(", or ")
+    return ", or ".join(way for way in ways if resumable or "--resume" not in way)
 
 
 def _extra(loaded: Loaded, asked_of: Facts) -> dict[str, Array]:

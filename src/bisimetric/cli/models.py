@@ -85,6 +85,8 @@ def load(spec: str, options: ModelOptions, *, whole: bool = False, discount: boo
         if not equals or not name.strip():
             raise BadInputError(f'--label {text[:60]}: write NAME=EXPRESSION, as in goal="x=4 & !busy".')
         mdp = mdp.with_labels({name.strip(): expression})
+        if not mdp.state_labels[name.strip()].any():
+            say(f"bisimetric: --label {name.strip()} holds in no state")
     for name in options.absorb:
         mdp = mdp.absorb(name)
     if options.costs:
@@ -113,6 +115,8 @@ def _read(spec: str, options: ModelOptions, discount: bool) -> tuple[MDP, bool]:
     path = Path(spec)
     if not path.exists():
         raise BadInputError(f"{spec}: no such file (generated models are written problem:NAME or gym:ENV).")
+    if path.is_dir():
+        raise BadInputError(f"{spec}: is a folder, and a model is a file (bisimetric view shows run folders).")
     if path.suffix == ".npz":
         return formats.read_whole(path, gamma, options.constants or ""), True
     mdp = formats.read_whole(path, placeholder if gamma is None else gamma, options.constants or "")

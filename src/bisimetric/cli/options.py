@@ -167,6 +167,7 @@ def option_names() -> Mapping[str, str]:
     data = ("delta", "reward_range", "exact_rewards", "successors", "unseen", "states", "actions")
     names = {"gamma": "--gamma", **{name: f"--{_dashed(name)}" for name in data}}
     names |= {"n_states": "--states", "n_actions": "--actions"}
+    names |= {name: f"--{name}" for name in ("size", "workers", "threads", "pairs", "seconds", "store")}
     for settings, forms in _FORMS.items():
         for field in dataclasses.fields(settings):
             options = forms[field.name].options if field.name in forms else ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -50,6 +51,10 @@ class Instead:
     def __post_init__(self) -> None:
         if sum(one is not None for one in (self.at_most, self.nearest, self.listed)) > 1:
             raise BadInputError("give --at-most, --nearest or --list, one of them.")
+        if self.at_most is not None and not 0.0 <= self.at_most < math.inf:
+            raise BadInputError(f"--at-most must be finite and not negative; got {self.at_most}.")
+        if self.nearest is not None and self.nearest < 1:
+            raise BadInputError(f"--nearest must be at least 1; got {self.nearest}.")
         if self.cluster is not None and self.listed is None:
             raise BadInputError("--cluster is for many questions; give --list too.")
 
@@ -93,6 +98,8 @@ def query(  # noqa: PLR0913 (options of a command)
         named = [_numbered(line, sides) for line in wanted]
         answers = ask.distances(named, tol=tol, budget=budget, cluster=instead.cluster)
         return _say_answers([(line.s, line.t) for line in wanted], answers, json)
+    if instead.nearest is not None and t != "init":
+        raise BadInputError(f"--nearest is about one state; leave out {t!r}.")
     first = _state(s)
     if instead.nearest is not None:
         near = ask.nearest(first, instead.nearest, tol=tol, budget=budget)

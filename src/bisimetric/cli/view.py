@@ -47,7 +47,7 @@ def view(
         board: ROWSxCOLUMNS, for states that are numbered row by row; by default names such as "row 1 column 2" say it.
         title: of the page (default: the model).
     """
-    check_output(output)
+    check_output(output, result, model, policy)
     squares = _board(board)
     if not result.exists():
         raise BadInputError(f"{result}: no such file or run folder.")

@@ -14,7 +14,7 @@ import time
 import uuid
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -73,8 +73,8 @@ class Crew:
                 )
             if not answer["sees"]:
                 raise ClusterError(
-                    f"the worker {address} does not see the folder {store and store.folder}; give store=, a folder "
-                    "that all workers and this process share."
+                    f"the worker {address} does not see the folder {store and store.folder}; give a store "
+                    "(store=, --store), a folder that all workers and this process share."
                 )
         self.threads = sum(int(answer["threads"]) for answer in answers.values())
         self.memory = min(int(answer["memory"]) // int(answer["threads"]) for answer in answers.values())
@@ -186,8 +186,8 @@ class Crew:
 
     def _lost(self, error: BaseException) -> ClusterError:
         return ClusterError(
-            f"the scheduler at {self.address} was lost ({type(error).__name__}). With store=, a folder of your own, "
-            "the same call goes on from the last whole version."
+            f"the scheduler at {self.address} was lost ({type(error).__name__}). Work that has a store of its own "
+            "(store=, --store) is gone on with by the same call, from its last whole sweep."
         )
 
 
@@ -258,10 +258,11 @@ def crew_of(cluster: object) -> Iterator[Crew]:
     """The crew of a client, of a cluster object of Dask, or of an address; what was opened here is closed again."""
     client, own = _client(cluster)
     crew = Crew(client, own)
-    try:
-        yield crew
-    finally:
-        crew.close()
+    with _quiet() if own else nullcontext():
+        try:
+            yield crew
+        finally:
+            crew.close()
 
 
 def _client(cluster: object) -> tuple[Any, bool]:

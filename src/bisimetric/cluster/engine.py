@@ -111,7 +111,7 @@ class ClusterBackend:
             size = shape[0] * shape[1] * self.dtype.itemsize
             raise ClusterError(
                 f"the distances take {1e-9 * size:.3g} GB, and this process has {1e-9 * available_memory():.3g} GB of "
-                "memory: give store=, a folder, and they are left in a file there (distance.npy)."
+                "memory: give a store (store=, --store), a folder, and they are left in a file there (distance.npy)."
             )
 
     def _begin_in_parts(

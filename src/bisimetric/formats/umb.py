@@ -290,6 +290,9 @@ class Umb:
         return tuple("" if names[k] == "__NOLABEL__" else names[k] for k in numbers)
 
 
+_STRETCH, _STRING = 1 << 12, 64  # states at a time; bytes of a string beside its letters
+
+
 def _state_names(umb: Umb) -> tuple[str, ...] | None:
     """Names such as "x=1 & y=0" from the valuations, where these are packed plainly."""
     data = umb.whole("valuations/states/valuations.bin")
@@ -308,13 +311,20 @@ def _state_names(umb: Umb) -> tuple[str, ...] | None:
         at += int(kind["size"])
     if at % 8 or at * umb.n_states // 8 != len(data) or any(c[1] not in ("uint", "bool") or c[2] > 52 for c in columns):
         return None
-    umb.budget.take(umb.n_states * (at + 80 * len(columns)), "the names of its states")
-    bits = np.unpackbits(np.frombuffer(data, np.uint8).reshape(umb.n_states, at // 8), axis=1, bitorder="little")
-    parts = []
-    for name, kind, size, start, offset in columns:
-        values = bits[:, start : start + size].astype(np.int64) @ (1 << np.arange(size)) + offset
-        parts.append([f"{name}={v}" if kind == "uint" else (name if v else f"!{name}") for v in values.tolist()])
-    return tuple(" & ".join(words) for words in zip(*parts, strict=True)) if parts else None
+    packed = np.frombuffer(data, np.uint8).reshape(umb.n_states, at // 8)
+    names: list[str] = []
+    for begin in range(0, umb.n_states if columns else 0, _STRETCH):
+        bits = np.unpackbits(packed[begin : begin + _STRETCH], axis=1, bitorder="little")
+        parts = []
+        for name, kind, size, start, offset in columns:
+            numbers = bits[:, start : start + size].astype(np.int64) @ (1 << np.arange(size)) + offset
+            values, places = np.unique(numbers, return_inverse=True)
+            words = [f"{name}={v}" if kind == "uint" else (name if v else f"!{name}") for v in values.tolist()]
+            parts.append(np.array(words, dtype=object)[places.reshape(-1)].tolist())
+        more = [" & ".join(words) for words in zip(*parts, strict=True)]
+        umb.budget.take(sum(map(len, more)) + _STRING * len(more), "the names of its states")
+        names += more
+    return tuple(names) or None
 
 
 def read_umb(path: Path, gamma: float) -> MDP:

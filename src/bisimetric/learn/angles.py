@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
@@ -17,7 +18,7 @@ from torch.nn.functional import threshold
 
 from .norms import directions, norm_of, norms_between
 
-_ALIKE = 16.0 * torch.finfo(torch.float64).eps  # of 1 − cos and 1 + cos: angles of 8e-8
+_ALIKE = 16.0 * float(np.finfo(np.float64).eps)  # of 1 − cos and 1 + cos: angles of 8e-8
 
 
 def angles(x: Tensor, y: Tensor) -> Tensor:

@@ -20,8 +20,7 @@ class Diagnostics:
         target: mean target of a pair.
         apart: mean distance of two different states.
         top: largest value.
-        largest: the largest value of a fixed point, c_R · span / (1 − c_T) for a `MetricLoss`, with the span given, or
-            that of the rewards in the batch; no number where that is not known, as these are all equal.
+        largest: the largest value of a fixed point (c_R · span / (1 − c_T) for a `MetricLoss`); see `span_of`.
         ceiling: the largest distance that the head can represent.
         span_known: whether the span was given.
     """
@@ -101,7 +100,7 @@ class Diagnostics:
 
 
 def span_of(reward: Tensor, given: float | None) -> Tensor:
-    """The span of rewards: the one given, or that of the batch, which says nothing where all of them are equal."""
+    """The span of rewards: the one given, or that of the batch; no number where these are all equal."""
     if given is not None:
         return reward.new_tensor(given)
     seen = reward.max() - reward.min()

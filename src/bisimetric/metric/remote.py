@@ -56,7 +56,7 @@ def engine_of(question: Question, cluster: object, store: Path | str | None) -> 
     """The engine that a question asks for, or that of a cluster, in a context."""
     if cluster is None:
         if store is not None:
-            raise ValueError("store is for work on a cluster; give cluster= too.")
+            raise ValueError("store is for work on a cluster; give cluster (cluster=, --cluster) too.")
         return nullcontext(backend(question.device, question.dtype))
     return _on_cluster(question, cluster, store)
 

@@ -27,12 +27,18 @@ def stacked(P: Matrices, axes: str) -> tuple[Distributions, int]:
     matrices = _sparse_ones(P)
     if matrices is not None:
         return _stack_sparse(matrices, axes)
+    if isinstance(P, Sparse):
+        raise ModelError(
+            f"P: one sparse matrix {P.shape} does not say which rows are of one state; give a list of one matrix per "
+            'action with axes="ass", or MDP.from_choices with how many rows each state has.'
+        )
     dense = floats(P, "P: probabilities")
     shape = dense.shape
     if dense.ndim == 3 and axes == "ass":
         dense = np.swapaxes(dense, 0, 1)
     if dense.ndim != 3 or dense.shape[0] != dense.shape[2] or 0 in dense.shape:
-        raise ModelError(f"P with axes={axes!r} must be three-dimensional, S by S by A; got {shape}.")
+        wanted = "S by A by S" if axes == "sas" else "A by S by S"
+        raise ModelError(f"P with axes={axes!r} must be three-dimensional, {wanted}; got {shape}.")
     return Distributions.from_matrix(dense.reshape(-1, dense.shape[2])).normalised(), dense.shape[1]
 
 

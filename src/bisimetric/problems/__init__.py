@@ -47,7 +47,10 @@ def from_spec(spec: str) -> MDP:
             raise ValueError(f"problem {name!r}: {key} must be {kind.__name__}; got {text!r}.") from None
     if query and not arguments:
         raise ValueError(f"problem {name!r}: cannot read {query!r}; write arguments as name=value&name=value.")
-    return generator(**arguments)
+    try:
+        return generator(**arguments)
+    except ValueError as error:
+        raise ValueError(f"problem {name!r}: {error}") from None
 
 
 __all__ = ["NAMES", "chain", "detours", "from_spec", "garnet", "gridworld", "staircase"]
