@@ -568,7 +568,7 @@ def test_a_tile_reads_the_distances_of_its_successors(seed, square):
         d = np.triu(d) + np.triu(d, 1).T
     inner = np.unique(rng.integers(1, n + 1, 3))
     rows = (0, *(int(k) for k in inner[inner < n]), n)
-    grid = tiles.Grid(rows, rows if square else (0, m), square)
+    grid = tiles.TileGrid(rows, rows if square else (0, m), square)
     needed = tiles.Ground(
         np.flatnonzero(rng.random(n) < 0.5), np.flatnonzero(rng.random(m) < 0.5) if square else np.arange(m)
     )

@@ -18,7 +18,7 @@ from scipy.stats import binom
 
 import bisimetric as bm
 from bisimetric.estimate import intervals
-from bisimetric.estimate.bracket import Pace, bracket_over
+from bisimetric.estimate.bracket import Ending, bracket_over
 from bisimetric.estimate.steady import Law, Question, steady_margins, steady_reach
 from bisimetric.estimate.values import policy_band, value_band
 
@@ -244,7 +244,7 @@ def test_brackets_hold_wherever_iterations_end():
     sets = counts.confidence(0.05, exact_rewards=True)
     last = np.inf
     for most in (1, 3, 10, 40):
-        found = bracket_over(sets, None, (1.0, 0.9), 0.05, Pace(1e-9, most))
+        found = bracket_over(sets, None, (1.0, 0.9), 0.05, Ending(1e-9, most))
         assert (found.lower <= d + 1e-6).all()
         assert (d <= found.upper + 1e-6).all()
         assert found.upper.max() <= last + 1e-12

@@ -98,8 +98,8 @@ def test_following_paths_solves_their_equations(seed, single, c_T):
 def test_rough_sweeps_begin_where_supports_are_few(monkeypatch):
     """Some sweeps of independent plans come first; the answer is that of plain sweeps."""
     counted = []
-    begin = acceleration.PolicyIteration.begin
-    monkeypatch.setattr(acceleration.PolicyIteration, "begin", lambda self, d: counted.append(begin(self, d)) or True)
+    begin = acceleration.CouplingIteration.begin
+    monkeypatch.setattr(acceleration.CouplingIteration, "begin", lambda self, d: counted.append(begin(self, d)) or True)
     for branching, moved in ((4, True), (12, False)):
         mdp = bm.problems.garnet(n_states=80, n_actions=2, branching=branching, gamma=0.95, seed=1)
         for match in MATCHES:
@@ -116,9 +116,9 @@ def test_rough_sweeps_begin_where_supports_are_few(monkeypatch):
 
 def test_there_is_no_beginning_where_nothing_differs(monkeypatch):
     begun = []
-    begin = acceleration.PolicyIteration.begin
+    begin = acceleration.CouplingIteration.begin
     monkeypatch.setattr(
-        acceleration.PolicyIteration, "begin", lambda self, d: begun.append(begin(self, d)) or begun[-1]
+        acceleration.CouplingIteration, "begin", lambda self, d: begun.append(begin(self, d)) or begun[-1]
     )
     mdp = bm.problems.garnet(n_states=80, n_actions=2, branching=4, gamma=0.95, seed=1)
     P = mdp.rows.matrix().toarray().reshape(80, 2, 80)
@@ -137,7 +137,7 @@ def test_a_warm_start_has_no_rough_beginning(monkeypatch):
     mdp = bm.problems.garnet(n_states=80, n_actions=2, branching=4, gamma=0.95, seed=1)
     chain = asked(mdp, None)
     first = bm.solve_metric(chain, tol=1e-2)
-    monkeypatch.setattr(acceleration.PolicyIteration, "begin", refused)
+    monkeypatch.setattr(acceleration.CouplingIteration, "begin", refused)
     again = bm.solve_metric(chain, tol=1e-6, start=first)
     assert again.converged
 

@@ -33,7 +33,7 @@ class Sweep(NamedTuple):
 
     change: float  # largest one of an entry
     transport_error: float  # how far an entry may be from the true transport
-    rounding: float  # what rounding may have added to an entry beside that
+    rounding: float  # what rounding may have added to an entry beside the error of its transport
     iterations: int  # pivots or scalings over all pairs
 
 
@@ -221,7 +221,7 @@ class Sweeper(ABC):
 
     Engines implement `sweep`, `start`, `bounds`, and what is done between sweeps, policy iteration over couplings:
     `sweep_roughly`, `keep_choices`, `sweep_kept`, `sweep_frozen`, `mean_change`, `find_paths`, `follow_paths`. Each
-    takes distances that it made itself: types have no word for that.
+    takes distances that its own engine made (a `Distances` of another one is refused by no type checker).
     """
 
     portable: ClassVar[bool] = True  # whether what is remembered is good on another machine

@@ -183,9 +183,9 @@ def _check_run(loaded: Loaded, settings: PolicySettings, start: Floats) -> None:
     from ..aggregation import SmallModel
     from ..metric.plan import check_fits
     from ..policy.loop import LoopState
-    from ..policy.solve import reduced
+    from ..policy.solve import first_on_reduced
 
-    reduction, first = reduced(loaded.mdp, settings.for_model(loaded.mdp), start)
+    reduction, first = first_on_reduced(loaded.mdp, settings.for_model(loaded.mdp), start)
     if not isinstance(settings.aggregation, SmallModel):  # which needs no distances of all pairs
         check_fits(reduction.model.under(first), settings.metric)
     LoopState.first(reduction.model, settings, first)

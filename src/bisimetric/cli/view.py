@@ -160,14 +160,14 @@ def _of_folder(folder: Path) -> tuple[Subject, str]:
     from ..policy.checkpoint import restore
     from ..policy.record import likely_actions
     from ..policy.settings import PolicySettings
-    from ..policy.solve import reduced
+    from ..policy.solve import first_on_reduced
     from .options import settings_from
 
     asked = Asked.of(runs.read_settings(folder), folder)
     mdp = load(asked.model, asked.reading).mdp
     runs.check_model(folder, mdp)
     settings: PolicySettings = settings_from(PolicySettings, asked.options).for_model(mdp)
-    reduction, _ = reduced(mdp, settings, load_policy(asked.policy, mdp))
+    reduction, _ = first_on_reduced(mdp, settings, load_policy(asked.policy, mdp))
     state = restore(folder, reduction.model, settings)
     if state is None:
         raise BadInputError(f"{folder}: the run has no checkpoint yet; go on with bisimetric solve --resume {folder}.")

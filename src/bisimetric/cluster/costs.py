@@ -21,7 +21,7 @@ from ..kinds import Array, Floats, Ints
 from ..transport import Transport
 from .errors import ClusterError
 from .store import Store
-from .tiles import Block, Frame, Grid, block_of, cut, local_comparison
+from .tiles import Block, Frame, TileGrid, block_of, cut, local_comparison
 
 BASE = 256 << 20  # bytes of a worker before it has any tile: the interpreter, libraries, kernels
 _SAMPLE = 2000  # states whose pairs are timed
@@ -62,7 +62,7 @@ class TileCosts(NamedTuple):
     held: int
 
 
-def costs_of_tiles(whole: Whole, grid: Grid) -> list[TileCosts]:
+def costs_of_tiles(whole: Whole, grid: TileGrid) -> list[TileCosts]:
     """Of all tiles of a grid. Cost: O(entries of the rows) for a block of columns."""
     how = How(whole.frame, whole.transport, whole.dtype, whole.remember)
     return [
@@ -71,7 +71,7 @@ def costs_of_tiles(whole: Whole, grid: Grid) -> list[TileCosts]:
     ]
 
 
-def _blocks(whole: Whole, grid: Grid) -> list[tuple[tuple[int, int], Block, Block]]:
+def _blocks(whole: Whole, grid: TileGrid) -> list[tuple[tuple[int, int], Block, Block]]:
     groups = groups_of_rows(whole.comparison)
 
     def block(side: str, cuts: tuple[int, ...], k: int) -> Block:
@@ -105,7 +105,7 @@ def _bytes_of_partners(comparison: Comparison) -> int:
     return (split * comparison.shape[1] + (len(comparison.rows) - split) * comparison.shape[0]) * size
 
 
-def fitting(whole: Whole, count: int, memory: int) -> Grid:
+def fitting(whole: Whole, count: int, memory: int) -> TileGrid:
     """So many tiles, or more where a thread has less memory than such a tile needs; refused where none fits."""
     best = None
     while True:
@@ -161,7 +161,7 @@ class ClusterPlan:
         return first + moved + more, later + moved + more, kept + moved
 
 
-def plan_of(whole: Whole, threads: int, memory: int) -> ClusterPlan:
+def costs_of_cluster(whole: Whole, threads: int, memory: int) -> ClusterPlan:
     """The costs for so many threads, with so much memory for each."""
     grid = fitting(whole, threads, memory)
     tiles = costs_of_tiles(whole, grid)

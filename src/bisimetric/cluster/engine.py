@@ -29,7 +29,7 @@ from .scanning import ranges_for, ranges_of
 from .store import Store
 from .sweeper import ClusterSweeper
 from .tasks import Writing, forget, write_block
-from .tiles import Frame, Grid, block_of, shift
+from .tiles import Frame, TileGrid, block_of, shift
 from .versions import Version
 
 _SMALL = 1 << 26  # bytes of distances that are always brought home
@@ -51,7 +51,7 @@ class ClusterBackend:
         self.state: dict[str, Any] | None = None  # to go on from
         self._host: Backend = backend("cpu", dtype)
         self.dtype = self._host.dtype
-        self.run, self.grid = uuid.uuid4().hex, Grid((0,), (0,), False)
+        self.run, self.grid = uuid.uuid4().hex, TileGrid((0,), (0,), False)
         self.alive: weakref.WeakSet[ClusterDistances] = weakref.WeakSet()
         self.spare: list[Array] = []  # arrays that distances gave up
         self.kept: dict[str, set[int]] = {"d": set(), "m": set(), "n": set()}  # versions that state.json names
@@ -122,7 +122,7 @@ class ClusterBackend:
         between: Comparison,
         transport: Transport,
         remember: bool,
-    ) -> tuple[Grid, None]:
+    ) -> tuple[TileGrid, None]:
         """Let workers put their parts into the store, more and smaller ones until they fit."""
         store, n = self.store, outline.parts.n_states
         store.prepare()
@@ -141,7 +141,7 @@ class ClusterBackend:
             if len(ranges) == before:
                 raise too_large(held, self.crew.memory)
             before, count = len(ranges), 2 * len(ranges)
-        grid = Grid((0, *(last for _, last in ranges)), columns, False)
+        grid = TileGrid((0, *(last for _, last in ranges)), columns, False)
         return store.begin(what, grid)[0], None
 
     def averaged_values(

@@ -14,7 +14,7 @@ from ..backends.select import distances_of, tile_sweeper
 from ..kinds import Array, Ints
 from ..transport import Transport
 from .store import Store
-from .tiles import Grid
+from .tiles import TileGrid
 
 if TYPE_CHECKING:
     from ..backends.select import TileSweeper
@@ -26,7 +26,7 @@ class Paths:
     def __init__(self, comparison: Comparison, transport: Transport, dtype: str) -> None:
         self._whole: TileSweeper = tile_sweeper(dtype, comparison, transport, False)
 
-    def find(self, store: Store, grid: Grid, notes: int) -> None:
+    def find(self, store: Store, grid: TileGrid, notes: int) -> None:
         """Find them, with what a sweep noted in a version."""
         comparison = self._whole.comparison
         if not comparison.plain:
@@ -38,7 +38,7 @@ class Paths:
         self._whole.follow_paths(distances_of(d))  # type: ignore[arg-type]
 
 
-def _noted(comparison: Comparison, store: Store, grid: Grid, notes: int) -> Array:
+def _noted(comparison: Comparison, store: Store, grid: TileGrid, notes: int) -> Array:
     """What decides each distance, from what was noted in each tile [S, T]."""
     out = np.full(comparison.shape, -1, np.int32)
     for i, j in grid.tiles:

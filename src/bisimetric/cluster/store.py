@@ -38,7 +38,7 @@ from .. import atomic
 from ..kinds import Array
 from ..locks import LOCK, locked
 from .errors import ClusterError
-from .tiles import Grid
+from .tiles import TileGrid
 
 STATE, QUESTION = "state.json", "question.json"
 _KINDS = "dmn"
@@ -159,7 +159,7 @@ class Store:
         found: Array = np.load(self.place("d", number, tile), mmap_mode="r")
         return found
 
-    def begin(self, question: Mapping[str, object], grid: Grid) -> tuple[Grid, dict[str, Any] | None]:
+    def begin(self, question: Mapping[str, object], grid: TileGrid) -> tuple[TileGrid, dict[str, Any] | None]:
         """Take the folder for a question; returns how it is cut, and the state to go on from, if there is one."""
         found = self.known(question)
         if found is not None:
@@ -172,7 +172,7 @@ class Store:
             raise self._failed(error) from None
         return grid, None
 
-    def known(self, question: Mapping[str, object]) -> tuple[Grid, dict[str, Any] | None] | None:
+    def known(self, question: Mapping[str, object]) -> tuple[TileGrid, dict[str, Any] | None] | None:
         """How the folder is cut for a question, and the state to go on from; nothing where none was begun in it."""
         plain = json.loads(json.dumps(question))
         try:
@@ -186,7 +186,7 @@ class Store:
                 )
             state = self.folder / STATE
             cuts = found["grid"]
-            known = Grid(tuple(cuts["rows"]), tuple(cuts["columns"]), cuts["square"])
+            known = TileGrid(tuple(cuts["rows"]), tuple(cuts["columns"]), cuts["square"])
             return known, dict(json.loads(state.read_text())) if state.exists() else None
         except (json.JSONDecodeError, KeyError, TypeError):
             raise ClusterError(f"the store {self.folder} is damaged; remove it.") from None

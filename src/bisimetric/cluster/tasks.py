@@ -28,7 +28,7 @@ from .errors import ClusterError
 from .outline import Numbering
 from .scanning import numbered_block, read_range
 from .store import Store
-from .tiles import Block, Frame, Grid, fill_ground, ground_like, local_comparison, shift
+from .tiles import Block, Frame, TileGrid, fill_ground, ground_like, local_comparison, shift
 from .versions import Version
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class Work(NamedTuple):
     folder: str
     passing: bool
     run: str
-    grid: Grid
+    grid: TileGrid
     frame: Frame
     transport: Transport
     dtype: str

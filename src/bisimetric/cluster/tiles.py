@@ -27,7 +27,7 @@ from .versions import Version
 
 
 @dataclass(frozen=True)
-class Grid:
+class TileGrid:
     """The ranges of states that blocks hold.
 
     Attributes: rows, columns (where blocks begin, and the end of the last), square (whether both sides are one model).
@@ -73,13 +73,13 @@ class Ground(NamedTuple):
     columns: Ints
 
 
-def cut(comparison: Comparison, count: int) -> Grid:
+def cut(comparison: Comparison, count: int) -> TileGrid:
     """Blocks of about equal work, `count` tiles at least; of rows alone where the model is compared with another."""
     n, m = comparison.shape
     if comparison.square:
         cuts = _equal(comparison.row_pointers, min(_side(count), n))
-        return Grid(cuts, cuts, True)
-    return Grid(_equal(comparison.row_pointers, min(count, n)), (0, m), False)
+        return TileGrid(cuts, cuts, True)
+    return TileGrid(_equal(comparison.row_pointers, min(count, n)), (0, m), False)
 
 
 def _side(count: int) -> int:
@@ -191,13 +191,13 @@ def _members(left: Ints, right: Ints | None) -> tuple[Ints, ...]:
     )
 
 
-def ground_like(grid: Grid, needed: Ground, dtype: str) -> Array:
+def ground_like(grid: TileGrid, needed: Ground, dtype: str) -> Array:
     """Room for the ground distances of a tile, and for one more row (and column, where both sides are one model)."""
     return np.zeros((len(needed.rows) + 1, len(needed.columns) + int(grid.square)), dtype)
 
 
 def fill_ground(
-    out: Array, read: Callable[[tuple[int, int]], Array], grid: Grid, needed: Ground, source: Version
+    out: Array, read: Callable[[tuple[int, int]], Array], grid: TileGrid, needed: Ground, source: Version
 ) -> None:
     """Put the distances between some states into `out`, and the largest of all distances into its last entry.
 

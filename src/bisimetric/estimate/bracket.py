@@ -40,7 +40,7 @@ from ..transport import Exact
 from .choices import SetChoices
 from .confidence import Confidence
 from .counts import Counts, check_delta
-from .steady import Law, Question, steady_margins, steady_reach, usable
+from .steady import Law, PairQuestion, steady_margins, steady_reach, usable
 from .values import Band, contradiction, policy_band, policy_weights, value_band
 
 if TYPE_CHECKING:
@@ -178,11 +178,11 @@ def bracket_of(  # noqa: PLR0913 (each is a part of the question, by its name)
     steady = policy is None or fixed_policy or isinstance(policy, str) or counts.n_actions == 1
     found = counts.confidence(0.5 * delta if steady else delta, **sets)
     weights = None if policy is None else policy_weights(found, policy)
-    pace = Pace(tol, max_iterations, on_progress)
-    return bracket_over(found, weights, (c_R, c_T), 0.5 * delta if steady else None, pace)
+    ending = Ending(tol, max_iterations, on_progress)
+    return bracket_over(found, weights, (c_R, c_T), 0.5 * delta if steady else None, ending)
 
 
-class Pace(NamedTuple):
+class Ending(NamedTuple):
     """When iterations end, and who is told of them."""
 
     tol: float = 1e-3
@@ -191,7 +191,7 @@ class Pace(NamedTuple):
 
 
 def bracket_over(
-    sets: Confidence, weights: Floats | None, c: tuple[float, float], steady: float | None, pace: Pace
+    sets: Confidence, weights: Floats | None, c: tuple[float, float], steady: float | None, ending: Ending
 ) -> Bracket:
     """Bounds on the metric of a policy [S, A], or of the MDP (None), from sets that hold.
 
@@ -206,7 +206,7 @@ def bracket_over(
         bands = [value_band(sets, c[1], 0.0), value_band(sets, c[1], 0.0, worst=True)]
     else:
         bands = [policy_band(sets, weights, c[1])]
-    iterations, settled = work.run(bands, pace)
+    iterations, settled = work.run(bands, ending)
     delta = sets.delta + (steady or 0.0)
     return Bracket(work.lower, work.upper, delta, iterations, settled, (*sets.notes, *work.notes()))
 
@@ -285,25 +285,27 @@ class _Work:
         """Bounds by the law of the samples: a third of α for rows alone, the rest for pairs."""
         law = Law.of(self.sets, self.upper)
         self._kept = steady_reach(self.sets, law, alpha / 3.0)
-        questions = [Question(one.mixing, one.rows.sizes, len(self.families), self.largest) for one in self.families]
+        questions = [
+            PairQuestion(one.mixing, one.rows.sizes, len(self.families), self.largest) for one in self.families
+        ]
         self._margins = [steady_margins(self.sets, law, question, 2.0 * alpha / 3.0) for question in questions]
 
-    def run(self, bands: list[Band], pace: Pace) -> tuple[int, bool]:
+    def run(self, bands: list[Band], ending: Ending) -> tuple[int, bool]:
         """(iterations done, whether they settled)."""
         for band in bands:
             gap = band.lower[:, None] - band.upper[None, :]
             np.maximum(self.lower, self.c_R * np.maximum(gap, gap.T), out=self.lower)
         self._agree()
-        limit = pace.tol * self.largest * (1.0 - self.c_T)
+        limit = ending.tol * self.largest * (1.0 - self.c_T)
         done = 0
         try:
             for side in (self._lower_upper, self._raise_lower):
                 change, self._asked = np.inf, 0
-                while change > limit and done < pace.most:
+                while change > limit and done < ending.most:
                     change = side()
                     done += 1
-                    if pace.on_progress is not None:
-                        pace.on_progress(done, change)
+                    if ending.on_progress is not None:
+                        ending.on_progress(done, change)
         except KeyboardInterrupt:
             change = np.inf
         self._agree()

@@ -32,7 +32,7 @@ from ..metric.solve import solve_metric
 from ..model import MDP, Distributions
 from ..model.chain import check_discount
 from ..values import greedy, optimal_values
-from .bracket import Pace, bracket_over
+from .bracket import Ending, bracket_over
 from .choices import SetChoices
 from .confidence import Confidence
 from .counts import Counts, check_delta
@@ -112,7 +112,7 @@ def pool(
         raise ValueError("eps must have at least one value to try.")
     apart = None
     if bias is None and learn_bias:
-        apart = bracket_over(found, None, (1.0, gamma), quarter, Pace()).upper
+        apart = bracket_over(found, None, (1.0, gamma), quarter, Ending()).upper
     plain = value_band(found, gamma, quarter)
     best: PooledPolicy | None = None
     trials = []

@@ -90,7 +90,7 @@ def steady_reach(sets: Confidence, law: Law, alpha: float) -> Floats:
     return law.scale * np.where(counted, bound, np.where(sets.observed, 0.0, np.inf))
 
 
-class Question(NamedTuple):
+class PairQuestion(NamedTuple):
     """Pairs of rows [S] that are compared: mixtures of the rows of the sets, and how many such families there are."""
 
     mixing: csr_array  # [S, N]
@@ -99,7 +99,7 @@ class Question(NamedTuple):
     unit: float  # the largest possible distance, which was known beforehand
 
 
-def steady_margins(sets: Confidence, law: Law, question: Question, alpha: float) -> tuple[Floats, Floats]:
+def steady_margins(sets: Confidence, law: Law, question: PairQuestion, alpha: float) -> tuple[Floats, Floats]:
     """(above, below) [S, S]: by how much W_d of true rows can exceed W_d of the estimated ones, or fall short of it.
 
     With probability 1 − α for all pairs of all families together.
@@ -132,7 +132,7 @@ def steady_margins(sets: Confidence, law: Law, question: Question, alpha: float)
     return deviation(price), deviation(price + vertices)
 
 
-def _log_vertices(sets: Confidence, question: Question) -> Floats:
+def _log_vertices(sets: Confidence, question: PairQuestion) -> Floats:
     """log(how many vertices the dual problem between two rows may have) [S, S], sets of states paid for."""
     from scipy.special import gammaln
 

@@ -1,6 +1,6 @@
 """Fewer sweeps: what is done to the distances between two of them.
 
-**Policy iteration over couplings** (`PolicyIteration`), where solvers keep their plans. F is a game for each pair of
+**Policy iteration over couplings** (`CouplingIteration`), where solvers keep their plans. F is a game for each pair of
 states: one player chooses plans (and under Hausdorff matching the partner of each choice) to make distances small, the
 other the label, or the choice to be matched, to make them large. A sweep finds the best plans for d. With these fixed
 F becomes F_ω ≥ F, whose fixed point is found by cheap products with the kept plans, and the next sweep chooses anew:
@@ -28,7 +28,7 @@ import numpy as np
 
 from ..backends.comparison import Comparison
 from ..backends.protocol import Distances, Sweep, Sweeper
-from .evaluation import Evaluation, Mixing, Secants, has_secants, least_combination, mixes
+from .evaluation import AndersonMixing, Evaluation, Secants, has_secants, least_combination, mixes
 from .pace import WEAK, Pace
 
 _ROUGH, _NARROW = 5, 8  # sweeps of independent plans to begin with, and the widest supports for which that pays
@@ -69,7 +69,7 @@ class Acceleration(ABC):
         """
 
 
-class PolicyIteration(Acceleration):
+class CouplingIteration(Acceleration):
     """Solves for the distances of the plans of the last sweep.
 
     Plans that are best for differences of rewards alone are soon given up, and finding them costs as much as finding
@@ -87,9 +87,9 @@ class PolicyIteration(Acceleration):
 
     def improve(self, d: Distances, report: Sweep, goal: float) -> None:
         c, self.moved = self.sweeper.comparison, 0.0
-        soon_there = self._few(d) and self.pace.to_come(report.change, goal) <= _NOT_MANY
-        swinging = not self.pace.judge(report.change, c.c_T) and self.pace.weak >= WEAK
-        due = self.pace.due()
+        soon_there = self._few(d) and self.pace.to_come(report.change, goal) <= _NOT_MANY  # cheaper than what follows
+        good = self.pace.judge(report.change, c.c_T)
+        swinging, due = not good and self.pace.weak >= WEAK, self.pace.due()
         if (not due and not (swinging and mixes(d.nbytes))) or soon_there:
             return
         self.pace.last = 0.0
@@ -99,7 +99,7 @@ class PolicyIteration(Acceleration):
         self.pace.before = report.change
         goal = max(0.1 * goal, _CLOSER * report.change, 4.0 * report.rounding)
         if mixes(d.nbytes):
-            self._move(d, lambda: self._respond(d, goal, Mixing(self.sweeper)))
+            self._move(d, lambda: self._respond(d, goal, AndersonMixing(self.sweeper)))
         elif has_secants(self.sweeper, d.nbytes):
             self._follow_secants(d, goal)
         else:
@@ -222,7 +222,7 @@ class Extrapolation(Acceleration):
 class Shifts(Acceleration):
     """Moves all distances at once, where plans are not kept and distances are too many to be copied.
 
-    As in `PolicyIteration._evaluate_in_place`: where two sweeps change the mean by m and ρm, ρ/(1 − ρ) ρm is to come.
+    As in `CouplingIteration._evaluate_in_place`: where two sweeps change the mean by m and ρm, ρ/(1 − ρ) ρm is to come.
     Only where no distance changes by more than twice the mean, so that none is thrown farther than it had to go.
     """
 
@@ -263,7 +263,7 @@ def acceleration_of(sweeper: Sweeper, d: Distances, pace: Pace) -> Acceleration 
     if sweeper.comparison.c_T == 0.0:
         return None
     if sweeper.keep_choices():
-        return PolicyIteration(sweeper, pace)
+        return CouplingIteration(sweeper, pace)
     if mixes(d.nbytes):
         return Extrapolation(sweeper, pace)
     return Shifts(sweeper, pace) if sweeper.transport.order == 1.0 else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Unpack
 
 from ..checks import check_type, check_whole, merged
-from ..cluster.costs import ClusterPlan, Whole, plan_of
+from ..cluster.costs import ClusterPlan, Whole, costs_of_cluster
 from ..model import MDP, Chain
 from ..transport import Transport
 from .compare import rectangle, side_by_side
@@ -51,4 +51,4 @@ def cluster_plan(
     if other is not None:
         comparison = rectangle(comparison, model.n_states)
     each = (1 << 62) if memory is None else memory // threads
-    return plan_of(Whole(comparison, chosen.transport, chosen.dtype, chosen.remember), workers * threads, each)
+    return costs_of_cluster(Whole(comparison, chosen.transport, chosen.dtype, chosen.remember), workers * threads, each)

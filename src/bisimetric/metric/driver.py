@@ -78,7 +78,9 @@ class FixedPoint:
         try:
             status = self._run(max_sweeps, watch)
         except KeyboardInterrupt:
-            status = Status.INTERRUPTED  # d mixes two sweeps, and the error of the first covers both
+            # Each entry is of the sweep that was broken off or of the one before; a sweep brings d no farther from the
+            # fixed point, so the error of the one before covers both.
+            status = Status.INTERRUPTED
             self._bound_by_size()
         self.sweeper.solver.finish()
         self.d.freeze()

@@ -1,8 +1,8 @@
 """The fixed point of sweeps with kept plans: how it is found, by the size of the distances.
 
-**Mixing** (`Mixing`), where there is room for many iterates: each new one is the combination of the last ones, all
-after some frozen sweeps, whose change is least in mean square (Anderson). **Secants** (`Secants`), between two models
-where there is room for two: the same with two iterates, in cycles. All other distances are moved in place, see
+**Mixing** (`AndersonMixing`), where there is room for many iterates: each new one is the combination of the last ones,
+all after some frozen sweeps, whose change is least in mean square (Anderson). **Secants** (`Secants`), between two
+models where there is room for two: the same with two iterates, in cycles. All other distances are moved in place, see
 `acceleration`.
 """
 
@@ -34,8 +34,8 @@ def mixes(nbytes: int) -> bool:
 def has_secants(sweeper: Sweeper, nbytes: int) -> bool:
     """Whether two more arrays of that size are worth their memory.
 
-    Between two models, where rows are the states of a large one. All pairs of one model are as soon there in place,
-    and there the memory of one array is a promise (`low_memory`).
+    Between two models they are, as rows are the states of a large one. All pairs of one model get there as soon by
+    sweeps in place, which need no further array: `low_memory` promises that.
     """
     return nbytes <= _SECANT_BYTES and not sweeper.comparison.square
 
@@ -65,7 +65,7 @@ class Evaluation(Protocol):
         ...
 
 
-class Mixing:
+class AndersonMixing:
     """Anderson's mixing; where many pairs lead to one other, frozen sweeps go on to the ends of their paths."""
 
     def __init__(self, sweeper: Sweeper) -> None:

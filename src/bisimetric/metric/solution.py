@@ -378,7 +378,7 @@ class Restart:
 
 
 def fingerprint(sweeper: Sweeper) -> str:
-    """A hash of all that what a solver remembers depends on."""
+    """A hash of everything on which the things depend that a solver remembers."""
     import hashlib
 
     comparison, engine = sweeper.comparison, sweeper.backend

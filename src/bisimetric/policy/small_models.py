@@ -47,7 +47,7 @@ class Kept(Protocol):
 
 
 class Measure(Protocol):
-    """What the loop asks of a metric: sweeps of all pairs, or of those with a small model."""
+    """What the loop asks of who computes its metric: a `Sweeper` of all pairs, or a `SmallModelMetric`."""
 
     @property
     def portable(self) -> bool: ...

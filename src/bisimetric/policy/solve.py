@@ -109,7 +109,7 @@ class PolicyWork:
         journal: Journal | None = None,
     ) -> None:
         self.settings = settings.for_model(mdp)
-        self.reduction, first = reduced(mdp, self.settings, policy)
+        self.reduction, first = first_on_reduced(mdp, self.settings, policy)
         self._observers, self._journal = observers, journal
         small = self.reduction.model
         state, self.history = (None, []) if journal is None else journal.restore(small, self.settings)
@@ -199,7 +199,7 @@ class PolicyWork:
         return run if self.reduction.model is self.reduction.full else _lifted(self.reduction, run)
 
 
-def reduced(mdp: MDP, settings: PolicySettings, policy: ArrayLike | None) -> tuple[Reduction[MDP], Floats]:
+def first_on_reduced(mdp: MDP, settings: PolicySettings, policy: ArrayLike | None) -> tuple[Reduction[MDP], Floats]:
     """(the model to work on in place of another, the first policy on it)."""
     weights = mdp.uniform_policy() if policy is None else mdp.check_policy(policy)
     exact = isinstance(settings.transport, Exact)

@@ -56,7 +56,7 @@ class KeptChoices:
         return self._rows(unit, free=False)
 
     def _rows(self, unit: Unit, *, free: bool) -> Floats:
-        """`free`: who maximises is."""
+        """Rows of F(d) with kept plans; `free`: who maximises chooses again, else what was noted decides."""
         c, solver = self._sweeper.comparison, self._sweeper.solver
         rows, weights = np.zeros((unit.s1 - unit.s0, c.shape[1])), Weights(c.c_R, c.c_T * solver.unit)
         if c.combine == "hausdorff":

@@ -99,7 +99,7 @@ class CpuSolver(ABC):
         self.cost: Array = np.empty((0, 0), dtype)
         self.csr, self._ground = _for_kernels(rows), Ground(self.cost, 0.0, 1.0 / self.p)
         self.halt = np.zeros(1, np.uint8)
-        self.borrows = False  # whether d is not written to during a sweep, so that for p = 1 it can be the costs
+        self.borrows = False  # d is not written to during a sweep (a tile's), so that for p = 1 it can be the costs
         self.halved = False
         self._halves: Halves | None = None
 
@@ -169,7 +169,7 @@ class CpuSolver(ABC):
         return self.unit * reported + self._lost()
 
     def rounding(self, largest: float) -> float:
-        """What rounding may add to an entry of a sweep beside that."""
+        """What rounding may add to an entry of a sweep beside the errors of transports."""
         return budget.sweep_rounding(self.eps, self.smallest, largest)
 
     def bounds(self, group: int, a0: int, a1: int, lower: Array, upper: Array) -> None:

@@ -105,7 +105,7 @@ class CudaSolver(ABC):
         return self.unit * (reported + self._rounding(top)) + lost
 
     def rounding(self, largest: float) -> float:
-        """What rounding may add to an entry of a sweep beside that."""
+        """What rounding may add to an entry of a sweep beside the errors of transports."""
         return budget.sweep_rounding(self.eps, self.smallest, largest)
 
     def _rounding(self, top: float) -> float:
