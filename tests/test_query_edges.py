@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 from fractions import Fraction
-from itertools import count
+from itertools import count, pairwise
 
 import numpy as np
 import pytest
@@ -270,3 +270,30 @@ def test_averaged_rewards_stay_in_the_range_of_the_model(scale, dtype, spread):
     assert lower[0, 1] <= answer.upper + 1e-9 * found.largest
     if spread == 0.0:
         assert not found.distance.any()
+
+
+def test_progress_is_of_bounds_that_close_in_and_may_end_the_question():
+    seen = []
+    mdp = bm.problems.gridworld(width=5, height=5)
+    answer = bm.Query(mdp, match="labels", on_progress=seen.append).distance(3, 20, tol=1e-6)
+    assert len(seen) > 2
+    for before, after in pairwise(seen):
+        assert before.lower <= after.lower + 1e-12
+        assert after.upper <= before.upper + 1e-12
+        assert before.opened <= after.opened
+    assert seen[-1].lower <= answer.lower + 1e-12
+    assert answer.upper <= seen[-1].upper + 1e-12
+    assert answer.opened >= seen[-1].opened
+
+    def stop(progress):
+        if progress.opened > 0:
+            raise KeyboardInterrupt
+
+    ended = bm.Query(mdp, match="labels", on_progress=stop).distance(3, 20, tol=1e-6)
+    assert ended.status is bm.Status.INTERRUPTED
+    assert ended.lower <= answer.upper
+    assert answer.lower <= ended.upper
+    silent = bm.Query(mdp, match="labels", on_progress=stop)
+    assert [a.status for a in silent.distances([(3, 20)], tol=1e-6)] == [
+        bm.Status.CONVERGED
+    ]  # side by side: nobody is told

@@ -59,6 +59,7 @@ from .queries import Answer as Answer
 from .queries import Budget as Budget
 from .queries import Nearest as Nearest
 from .queries import Query as Query
+from .queries import QuerySeen as QuerySeen
 from .schedules import Constant as Constant
 from .schedules import PowerDecay as PowerDecay
 from .schedules import Theoretical as Theoretical

@@ -29,6 +29,18 @@ class SweepSeen(Protocol):
     def tol(self) -> float: ...
 
 
+@runtime_checkable
+class BoundsSeen(Protocol):
+    """What is seen of a question about one pair."""
+
+    @property
+    def lower(self) -> float: ...
+    @property
+    def upper(self) -> float: ...
+    @property
+    def opened(self) -> int: ...
+
+
 class StepSeen(Protocol):
     """What is seen of a step of a run."""
 
@@ -41,7 +53,7 @@ class StepSeen(Protocol):
 
 
 class Bar:
-    """A progress bar for `on_progress` of metrics, comparisons and policy runs; silence where nobody would see it.
+    """A progress bar for `on_progress` of metrics, comparisons, queries and runs; silence where nobody would see it.
 
     Args:
         total: how many steps a policy run has; not needed for metrics, whose bar follows the error.
@@ -71,8 +83,8 @@ class Bar:
         if self._bar is not None:
             self._bar.stop()
 
-    def __call__(self, progress: SweepSeen | StepSeen) -> None:
-        """Take note of a sweep (`Progress`) or of a step of a run (`Step`)."""
+    def __call__(self, progress: SweepSeen | BoundsSeen | StepSeen) -> None:
+        """Take note of a sweep (`Progress`), a question (`QuerySeen`) or of a step of a run (`Step`)."""
         if self._bar is None or self._task is None:
             return
         if isinstance(progress, SweepSeen):
@@ -80,6 +92,11 @@ class Bar:
             total = log(max(self._first / progress.tol, 1.0 + 1e-9))
             share = log(max(self._first / max(progress.error, progress.tol), 1.0)) / total
             text = f"sweep {progress.sweep}, error {progress.error:.1e}"
+        elif isinstance(progress, BoundsSeen):
+            gap = progress.upper - progress.lower
+            self._first = max(self._first, gap)
+            share = 1.0 - gap / self._first if self._first > 0.0 else 1.0
+            text = f"bounds {progress.lower:.4g} to {progress.upper:.4g}, {progress.opened} pairs opened"
         else:
             share = (progress.k + 1) / self._total if self._total else 0.0
             text = f"step {progress.k}, bound {progress.bound:.3g}, {progress.n_classes} classes"

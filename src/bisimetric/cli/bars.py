@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..bars import Bar, StepSeen, SweepSeen
+from ..bars import Bar, BoundsSeen, StepSeen, SweepSeen
 from . import interrupts
 
 
@@ -12,6 +12,6 @@ class SweepBar(Bar):
     def __init__(self, quiet: bool) -> None:
         super().__init__(quiet=quiet)
 
-    def __call__(self, progress: SweepSeen | StepSeen) -> None:
+    def __call__(self, progress: SweepSeen | BoundsSeen | StepSeen) -> None:
         interrupts.check()
         super().__call__(progress)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 from cyclopts import Parameter
 
+from .bars import SweepBar
 from .inputs import Json
 from .interrupts import pressed
 from .models import NO_OPTIONS, Model, ModelOptions, load
@@ -93,7 +94,8 @@ def query(  # noqa: PLR0913 (options of a command)
         raise BadInputError("with --list states come from the file; leave out those beside the model.")
     wanted = None if instead.listed is None else _pairs(instead.listed)
     sides = [_side(spec, options, match) for spec in (model, other) if spec is not None]
-    ask = Query(*sides, match=match)
+    bar = SweepBar(json)
+    ask = Query(*sides, match=match, on_progress=bar)
     if wanted is not None:
         named = [_numbered(line, sides) for line in wanted]
         answers = ask.distances(named, tol=tol, budget=budget, cluster=instead.cluster)
@@ -102,18 +104,21 @@ def query(  # noqa: PLR0913 (options of a command)
         raise BadInputError(f"--nearest is about one state; leave out {t!r}.")
     first = _state(s)
     if instead.nearest is not None:
-        near = ask.nearest(first, instead.nearest, tol=tol, budget=budget)
+        with bar:
+            near = ask.nearest(first, instead.nearest, tol=tol, budget=budget)
         return _say_nearest(near, sides[-1], json)
     second = _state(t)
     if instead.at_most is not None:
-        decided = ask.at_most(first, second, instead.at_most, budget=budget)
+        with bar:
+            decided = ask.at_most(first, second, instead.at_most, budget=budget)
         answer = ask.distance(first, second, tol=2.0 * ask.largest, budget=budget)  # what is known by now
         if decided is None:
             spent = Status.ROUNDING if limits == _NO_LIMITS else Status.BUDGET
             answer = replace(answer, status=Status.INTERRUPTED if pressed() else spent)
         asked: Facts = {"at_most": instead.at_most, "holds": decided}
         return _say_answer(ask, answer, json, asked, decided is not None)
-    answer = ask.distance(first, second, tol=tol, budget=budget)
+    with bar:
+        answer = ask.distance(first, second, tol=tol, budget=budget)
     return _say_answer(ask, answer, json, {"tol": tol}, answer.converged)
 
 

@@ -1,6 +1,6 @@
 """Distances of single pairs of states, without the matrix of all pairs."""
 
-from .answers import Answer, Budget, Nearest
+from .answers import Answer, Budget, Nearest, QuerySeen
 from .query import Query
 
-__all__ = ["Answer", "Budget", "Nearest", "Query"]
+__all__ = ["Answer", "Budget", "Nearest", "Query", "QuerySeen"]

@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from ..checks import check_number, check_whole
 from ..kinds import Floats, Ints
 from ..status import Status
+
+
+class QuerySeen(NamedTuple):
+    """What a progress callback sees of a question: the bounds so far, pairs opened for it, and its seconds."""
+
+    lower: float
+    upper: float
+    opened: int
+    seconds: float
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,7 @@ works: threads of this process, or workers of a cluster.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -17,7 +17,7 @@ from ..backends.threads import run_all
 from ..checks import check_type
 from ..kinds import Array, Floats
 from ..status import Status
-from .answers import Answer, Budget
+from .answers import Answer, Budget, QuerySeen
 from .search import Goal, Search
 
 if TYPE_CHECKING:
@@ -35,24 +35,32 @@ Pair = tuple[int, int]
 class Asking:
     """A table of pairs, and how its bounds become answers.
 
-    Attributes: table; largest (possible distance), merging (what merging states may add), pairs_in_all.
+    Attributes: table; largest (possible distance), merging (what merging states may add), pairs_in_all; on_progress
+    (told of questions that are asked one by one).
     """
 
     table: PairTable
     largest: float
     merging: float
     pairs_in_all: int
+    on_progress: Callable[[QuerySeen], None] | None = None
 
     def anew(self) -> Asking:
-        """The same with an empty table."""
-        return replace(self, table=self.table.emptied())
+        """The same with an empty table, for questions side by side, of which nobody is told."""
+        return replace(self, table=self.table.emptied(), on_progress=None)
 
     def ask(self, s: int, t: int, goal: Goal, budget: Budget, halt: Array | None = None) -> Answer:
         """Bounds on the distance of two states of the table's model; halt[0] ends the search."""
         check_type("budget", budget, Budget)
         table = self.table
         pair, opened, updates = table.enter(s, t), table.opened, table.updates
-        search = Search(table, pair, lambda low, high: goal(*map(float, self.outward(low, high))), budget, halt)
+
+        def watch() -> None:
+            if self.on_progress is not None:
+                low, high = map(float, self.outward(*table.bounds(pair)))
+                self.on_progress(QuerySeen(low, high, table.opened - opened, search.seconds))
+
+        search = Search(table, pair, lambda low, high: goal(*map(float, self.outward(low, high))), budget, halt, watch)
         status = search.run()
         lower, upper = self.outward(*table.bounds(pair))
         return Answer(

@@ -10,7 +10,7 @@ solver is cheaper; answers say so.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
@@ -24,7 +24,7 @@ from ..metric.solve import metric_notes, reduced
 from ..model import MDP, Chain
 from ..model.parts import ModelParts
 from ..showing import state_number
-from .answers import Answer, Budget, Nearest
+from .answers import Answer, Budget, Nearest, QuerySeen
 from .asking import Asking, answers, within
 from .landmarks import add_landmarks, landmarks_for
 from .nearest import find_nearest
@@ -41,6 +41,8 @@ class Query:
         match, reward_weight, transition_weight, respect: as in `MetricSettings`.
         lump: merge bisimilar states first; None for where that is exact up to rounding. States of two models that are
             bisimilar are merged too.
+        on_progress: told of the bounds so far, now and then, where questions are asked one by one (a `Bar` will do); it
+            reads only.
 
     Cost: at the start, partition refinement and one value iteration for each landmark (at most 8 numbers a state are
     kept). Each question opens the pairs that it needs; later ones use what is known.
@@ -59,6 +61,7 @@ class Query:
         transition_weight: float | None = None,
         respect: Sequence[str] | None = None,
         lump: bool | None = None,
+        on_progress: Callable[[QuerySeen], None] | None = None,
     ) -> None:
         check_type("model", model, Chain, MDP, words="a Chain or an MDP")
         self.model, self.other = model, other
@@ -80,7 +83,7 @@ class Query:
         self.merging = 0.0 if reduction.of_state is None else reduction.error
         self._table = host().pair_table(comparison, _order_of_rows(small, question.match))
         pairs = len(comparison.apart) * (len(comparison.apart) - 1) // 2
-        self._asking = Asking(self._table, largest, self.merging, pairs)
+        self._asking = Asking(self._table, largest, self.merging, pairs, on_progress)
         add_landmarks(self._table, landmarks_for(comparison), largest)
 
     def distance(

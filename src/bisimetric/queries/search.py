@@ -41,9 +41,18 @@ _CHUNK, _ARCS = 20_000, 1 << 21  # updates between two looks at the clock, and p
 class Search:
     """One question about a pair of the table."""
 
-    def __init__(self, table: PairTable, root: int, goal: Goal, budget: Budget, halt: Array | None = None) -> None:
-        """halt[0] ends it, as Ctrl-C does in the thread that hears it."""
+    def __init__(
+        self,
+        table: PairTable,
+        root: int,
+        goal: Goal,
+        budget: Budget,
+        halt: Array | None = None,
+        watch: Callable[[], None] | None = None,
+    ) -> None:
+        """halt[0] ends it, as Ctrl-C does in the thread that hears it; `watch` is called before each round."""
         self.table, self.root, self.goal, self.budget, self._halt = table, root, goal, budget, halt
+        self._watch = watch
         self._began = time.perf_counter()
         self._opened = table.opened
         self._found: Array = np.empty((3, 0), np.int32)
@@ -74,6 +83,8 @@ class Search:
                 return Status.CONVERGED
             if self._spent():
                 return Status.INTERRUPTED if self._halted else Status.BUDGET
+            if self._watch is not None:
+                self._watch()
             self.table.break_ties(ties)
             opened, moved, gap = self.table.opened, self.table.moved, self.gap
             if not self._round(least):
