@@ -184,22 +184,11 @@ def test_ctrl_c_inside_a_step_keeps_all_steps(step, tmp_path, monkeypatch, capsy
     assert run(["solve", MODEL, *QUICK, "--steps", "8", "--out", "whole"]) == 0
     improve = loop.improve
 
-    def interrupted(mdp, settings, state, V):
-        improve(mdp, settings, state, V)  # draws noise
-        if state.k == step:
+    def watched(*given, k, **more):
+        greedy = improve(*given, k=k, **more)  # draws noise
+        if k == step:
             raise KeyboardInterrupt
-        return improve(mdp, settings, state, V) if state.k > 100 else done(mdp, settings, state, V)
-
-    def done(mdp, settings, state, V):
-        state.rng.bit_generator.state, state.noise = before
-        return improve(mdp, settings, state, V)
-
-    before = None
-
-    def watched(mdp, settings, state, V):
-        nonlocal before
-        before = state.rng.bit_generator.state, state.noise
-        return interrupted(mdp, settings, state, V)
+        return greedy
 
     monkeypatch.setattr(loop, "improve", watched)
     capsys.readouterr()
