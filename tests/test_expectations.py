@@ -378,3 +378,27 @@ def test_a_solve_that_does_not_fit_is_refused_before_it_starts(monkeypatch, caps
     assert not os.path.exists("d.npz")
     assert run(["solve", "problem:garnet?n_states=2000", "--out", "run"]) == 2
     assert not os.path.exists("run")
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: bm.MetricSettings(match="labelled"), "match must be"),
+        (lambda: bm.MetricSettings(device="gpu"), 'device must be "cpu" or "cuda"'),
+        (lambda: bm.MetricSettings(dtype="int"), 'dtype must be "float64" or "float32"'),
+        (lambda: bm.PolicySettings(device="gpu"), 'device must be "cpu" or "cuda"'),
+        (lambda: bm.PolicySettings(dtype="float16"), 'dtype must be "float64" or "float32"'),
+        (lambda: bm.PolicySettings(ties="last"), 'ties must be "first" or "random"'),
+    ],
+)
+def test_settings_that_cannot_be_are_refused_where_they_are_made(make, words):
+    with pytest.raises(ValueError, match=words):
+        make()
+
+
+def test_the_uniform_policy_has_a_word():
+    mdp = bm.problems.gridworld(width=3, height=3)
+    assert mdp.under("uniform").rewards.tobytes() == mdp.under(mdp.uniform_policy()).rewards.tobytes()
+    assert bm.evaluate(mdp, "uniform").value.tobytes() == bm.evaluate(mdp, mdp.uniform_policy()).value.tobytes()
+    runs = [bm.solve_policy(mdp, policy=policy, steps=2).policy.tobytes() for policy in ("uniform", None)]
+    assert runs[0] == runs[1]

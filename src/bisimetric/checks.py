@@ -55,6 +55,19 @@ def check_whole(name: str, value: object) -> int:
     return round(number)
 
 
+def check_word(name: str, value: object, *words: str | None) -> None:
+    """Raise a ValueError that names the argument unless the value is one of these words (or None, if it is there)."""
+    if value not in words or isinstance(value, (bool, int, float)):
+        known = " or ".join("None" if word is None else f'"{word}"' for word in words)
+        raise ValueError(f"{name} must be {known}; got {value!r}.")
+
+
+def check_engine(device: object, dtype: object) -> None:
+    """Refuse devices and precisions that there are none of."""
+    check_word("device", device, "cpu", "cuda")
+    check_word("dtype", dtype, "float64", "float32")
+
+
 def merged(kind: type[Settings], settings: Settings | None, changes: Mapping[str, object]) -> Settings:
     """Settings (a dataclass with defaults) with some of them changed; refuses names that are none."""
     base = kind() if settings is None else settings

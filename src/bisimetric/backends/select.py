@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike
 
+from ..checks import check_engine
 from ..transport import Transport
 from .comparison import Comparison
 from .protocol import Backend, Distances
@@ -23,10 +24,7 @@ __all__ = ["Kind", "PairTable", "TileSweeper", "backend", "distances_of", "host"
 
 def backend(device: str, dtype: str) -> Backend:
     """The engine for device "cpu" or "cuda" and dtype "float64" or "float32"."""
-    if device not in ("cpu", "cuda"):
-        raise ValueError(f'device must be "cpu" or "cuda"; got {device!r}.')
-    if dtype not in ("float64", "float32"):
-        raise ValueError(f'dtype must be "float64" or "float32"; got {dtype!r}.')
+    check_engine(device, dtype)
     if device == "cuda":
         from .cuda import CudaBackend
 

@@ -10,7 +10,7 @@ from typing import Any, Literal, TypedDict, cast
 import numpy as np
 
 from .. import transport as transports
-from ..checks import InputError, check_number, check_type, check_whole
+from ..checks import InputError, check_engine, check_number, check_type, check_whole
 from ..kinds import Facts
 from ..lumping import respected_labels
 from ..model import MDP, Chain
@@ -77,6 +77,9 @@ class MetricSettings:
 
     def __post_init__(self) -> None:
         check_type("transport", self.transport, Transport, words="a transport such as Exact() or Sinkhorn(1.0)")
+        if self.match is not None:
+            check_matching(self.match)
+        check_engine(self.device, self.dtype)
         if not 0.0 < check_number("tol", self.tol) < np.inf:
             raise ValueError(f"tol must be positive and finite; got {self.tol}.")
         if check_whole("max_sweeps", self.max_sweeps) < 1:
@@ -198,10 +201,15 @@ def check_match(model: Chain | MDP, match: str | None) -> Combine:
         if match is not None:
             raise ValueError("match is for an MDP; a chain has no choices to match.")
         return "chain"
+    check_matching(match)
+    return cast(Combine, match)
+
+
+def check_matching(match: object) -> None:
+    """Refuse what is no way to match choices."""
     if match not in ("labels", "hausdorff"):
         raise InputError(
             f'match must be "labels" (same action names) or "hausdorff" (choices as sets) for an MDP; got {match!r}.',
             python="For the metric of a policy pass mdp.under(policy).",
             command="For the metric of a policy give --policy.",
         )
-    return cast(Combine, match)

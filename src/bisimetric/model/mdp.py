@@ -296,7 +296,7 @@ class MDP:
 
         Args:
             policy: one probability per choice [N], or [S, A] where every state has A choices; or one action per state
-                [S], as integers (numbers of action labels) or as names.
+                [S], as integers (numbers of action labels) or as names; or the word "uniform".
         """
         return policies.as_weights(self, policy)
 

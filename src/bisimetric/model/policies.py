@@ -26,6 +26,8 @@ def averaged_rewards(weights: Floats, rewards: Floats, starts: Ints) -> Floats:
 
 def as_weights(mdp: MDP, policy: ArrayLike) -> Floats:
     """A policy per choice [N]; raises unless it is one. See `MDP.check_policy` for what is taken."""
+    if isinstance(policy, str) and policy == "uniform":
+        return mdp.uniform_policy()
     given = np.asarray(policy)
     if given.dtype.kind in "US" or (given.dtype == object and all(isinstance(x, str) for x in given.ravel())):
         return _deterministic(mdp, _by_name(mdp, given))

@@ -11,7 +11,7 @@ from typing import Literal, Self, TypedDict
 from numpy.typing import ArrayLike
 
 from ..aggregation import Aggregation, EpsilonCover, SmallModel
-from ..checks import check_number, check_type, check_whole
+from ..checks import check_engine, check_number, check_type, check_whole, check_word
 from ..estimate.intervals import Design
 from ..metric.settings import MetricSettings
 from ..model import MDP
@@ -103,6 +103,8 @@ class PolicySettings:
 
     def __post_init__(self) -> None:
         check_type("transport", self.transport, Transport, words="a transport such as Exact() or Sinkhorn(1.0)")
+        check_engine(self.device, self.dtype)
+        check_word("ties", self.ties, "first", "random")
         for name in ("sweeps", "steps"):
             if check_whole(name, getattr(self, name)) < 1:
                 raise ValueError(f"{name} must be at least 1; got {getattr(self, name)}.")
@@ -112,8 +114,6 @@ class PolicySettings:
             raise ValueError(f"early_stop must not be negative; got {self.early_stop}.")
         if self.target is not None and not 0.0 < check_number("target", self.target) < math.inf:
             raise ValueError(f"target must be positive; got {self.target}.")
-        if self.ties not in ("first", "random"):
-            raise ValueError(f'ties must be "first" or "random"; got {self.ties!r}.')
         for name in ("aggregation", "step_size"):
             if not callable(getattr(self, name)):
                 raise TypeError(f"{name} must be a rule that can be called; got {type(getattr(self, name)).__name__}.")

@@ -38,6 +38,7 @@ _ACCURACY = 1e-9  # of their distances, in units of the largest one
 _FLOOR = 4.0 * float(np.finfo(np.float64).eps)  # what sweeps change where nothing is left but rounding
 _SWEEPS = 4000
 _CYCLE = 5  # iterates that are combined, two sweeps apart
+_SQUARES = 1e-100, 1e100  # sizes whose squares are numbers, with room for small ones beside them
 _STRIP = 1 << 16
 
 
@@ -123,9 +124,12 @@ class _Extrapolation:
 def _combine(iterates: Sequence[Floats], out: Floats) -> None:
     """out = the combination of iterates, all but the first, whose changes are shortest when combined so."""
     gram = np.zeros((len(iterates) - 1, len(iterates) - 1))
+    top = float(np.abs(iterates[-1]).max())
+    shift = 0 if _SQUARES[0] < top < _SQUARES[1] or top == 0.0 else -int(np.frexp(top)[1])  # else squares overflow
     strips = [slice(at, at + _STRIP) for at in range(0, len(out), _STRIP)]
     for strip in strips:  # in strips, so that there is no array of all changes
         changes = np.diff(np.stack([one[strip] for one in iterates]), axis=0)
+        changes = np.ldexp(changes, shift) if shift else changes
         gram += changes @ changes.T
     weights = np.array(least_combination(gram, len(gram) - 1))
     for strip in strips:
