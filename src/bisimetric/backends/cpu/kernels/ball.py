@@ -93,6 +93,16 @@ def _rounded(pair, plan):
 
 
 @part
+def _far_start(kept, start, m, reg, top):
+    """What the logarithms of a start add to `value_rounding`, which counts those up to 4 max C/λ."""
+    far = 0.0
+    if not np.isnan(kept[start]):
+        for j in range(m):
+            far = max(far, abs(kept[start + j]))
+    return 2.0 * _EPS * reg * far if reg * far > 4.0 * top else 0.0
+
+
+@part
 def _ball_pair(pair, inv_p, ball, work, kept, start):
     """Search λ until KL = radius; returns (value, by how much the answer may be above it, iterations).
 
@@ -124,10 +134,11 @@ def _ball_pair(pair, inv_p, ball, work, kept, start):
         if root_and_error(best, upper - best, 0.0, inv_p)[1] <= accuracy or high - low < 1e-14:
             break
         reg = np.exp(log_reg)
+        from_logs = _far_start(kept, start + 1, m, reg, top)
         more, _ = log_pair(pair, reg, work, kept, start + 1, tol, limit)
         iterations += more
         cost, kl = _rounded(pair, work.squares[PLAN])
-        lower = dual_value(a, b, work.vec, reg) - value_rounding(n, m, reg, top, _EPS)
+        lower = dual_value(a, b, work.vec, reg) - value_rounding(n, m, reg, top, _EPS) - from_logs
         best = max(best, lower - reg * radius)
         part_kept = min(1.0, radius / kl) if kl > 0.0 else 1.0
         upper = min(upper, part_kept * cost + (1.0 - part_kept) * product + 4.0 * _EPS * (n + m) * top)

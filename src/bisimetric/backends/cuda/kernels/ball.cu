@@ -63,6 +63,16 @@ template <int L> DEVICE double rounded(const Scaling& s, double& kl) {
   return sum<L>(total);
 }
 
+// The largest |log y| of a start, and what it adds to `value_rounding`, which counts logarithms up to 4 max C/λ.
+template <int L> DEVICE double farthest(const Scaling& s) {
+  double far = 0.0;
+  for (int j = lane_of(L); j < s.m; j += L) far = fmax(far, fabs(s.log_y[j]));
+  return largest<L>(far);
+}
+DEVICE inline double far_start(double far, double reg, double top) {
+  return reg * far > 4.0 * top ? start_rounding(far, reg, EPS) : 0.0;
+}
+
 // Search λ until KL = radius. For each λ, value_λ − λ·radius bounds the answer from below (Lagrange), and so does the cost
 // of the product plan less max C √(radius/2) (Pinsker). From above: the plan made feasible, and mixed with the product plan
 // until its KL, which is convex, is within the radius. Returns the best lower bound and the gap to the upper one; s.log_y
@@ -85,11 +95,11 @@ DEVICE double ball_pair(const Scaling& s, double radius, const i64* row_mass, co
   double best = fmax(product - top * sqrt(0.5 * radius) - (upper - product), 0.0);
   for (int trial = 0; trial < 80; ++trial) {
     if (root_error(best, upper - best, 0.0, inv_p) <= accuracy || high - low < 1e-14) break;
-    const double reg = exp(log_reg);
+    const double reg = exp(log_reg), from_logs = warm ? far_start(farthest<L>(s), reg, top) : 0.0;
     double error;
     iterations += log_pair<L>(s, reg, row_mass, column_mass, warm, tol, limit, error);
     warm = true;
-    const double value = dual_value<L>(s, reg) - value_rounding(nodes, reg, top, EPS);
+    const double value = dual_value<L>(s, reg) - value_rounding(nodes, reg, top, EPS) - from_logs;
     double kl;
     const double cost = rounded<L>(s, kl), share = kl > radius ? radius / kl : 1.0;
     best = fmax(best, value - reg * radius);
@@ -163,7 +173,7 @@ ball_pairs(PAIR_ARGUMENTS, const i64* mass, const real* cost, double radius, con
         sync<L>();
         value = ball_pair<L>(s, radius, mass + lo, mass + to, warm, log_reg, biggest, inv_p, tol, (int)limit, accuracy,
                              above, iterations);
-        if (keep) {
+        if (keep && warm) {  // else it was over before there were any potentials
           for (int j = lane; j < m; j += L) store[1 + j] = s.log_y[j];
           if (lane == 0) store[0] = log_reg;
         }
