@@ -492,3 +492,14 @@ def test_what_new_memory_holds_does_not_matter(transport, model, monkeypatch):
             sol = bm.solve_metric(chain, transport, tol=1e-2, max_sweeps=12, device="cuda", lump=False)
         found.append((sol.distance.tobytes(), sol.error, sol.sweeps, *(side.tobytes() for side in sol.bracket())))
     assert all(one == found[0] for one in found)
+
+
+def test_small_models_are_measured_on_a_device_too():
+    mdp = bm.problems.gridworld(width=5, height=5)
+    found = bm.abstract(mdp, size=6, match="labels", device="cuda")
+    assert found.cross.metric.question.device == "cuda"
+    again = bm.cross(mdp, found.small, match="labels", tol=1e-6)  # of the same small model, on the CPU
+    np.testing.assert_allclose(found.radii, again.radius, atol=found.cross.error + again.error)
+    assert found.radius == pytest.approx(bm.abstract(mdp, size=6, match="labels").radius, abs=0.01)
+    with pytest.raises(ValueError, match="device must be"):
+        bm.abstract(mdp, size=6, match="labels", device="gpu")

@@ -24,7 +24,7 @@ import numpy as np
 
 from ..aggregation import Partition, partition_within
 from ..certificates import Certificate
-from ..checks import InputError, check_number, check_type, check_whole
+from ..checks import InputError, check_engine, check_number, check_type, check_whole
 from ..kinds import Floats, Ints
 from ..metric.driver import Progress
 from ..metric.settings import Match
@@ -108,6 +108,7 @@ def abstract(  # noqa: PLR0913 (settings of a solve, by their names)
     size: int | None = None,
     match: Match | None = None,
     tol: float | None = None,
+    device: str = "cpu",
     dtype: str = "float64",
     most: int = _MOST,
     on_progress: Callable[[Progress], None] | None = None,
@@ -121,7 +122,8 @@ def abstract(  # noqa: PLR0913 (settings of a solve, by their names)
             read in parts (`read_parts`), of which no states are merged.
         eps: wanted radius: the size is doubled until it is reached. size: or wanted number of states.
         tol: error of the cross metric; 1e-3 of the largest distance, or a tenth of eps.
-        dtype: of its distances. most: largest size that is tried for an eps.
+        device: where its sweeps are done, "cpu" or "cuda" (landmarks and medoids are the host's). dtype: of its
+            distances. most: largest size that is tried for an eps.
         on_progress: called after each sweep of a cross metric; reads only.
         cluster, store: workers of Dask that do the sweeps, and a folder that they share; see `compare`.
 
@@ -137,12 +139,13 @@ def abstract(  # noqa: PLR0913 (settings of a solve, by their names)
         raise ValueError(f"eps must be positive and finite; got {eps}.")
     if size is not None and check_whole("size", size) < 1:
         raise ValueError(f"size must be at least 1; got {size}.")
+    check_engine(device, dtype)
     if check_whole("most", most) < 1:
         raise ValueError(f"most must be at least 1; got {most}.")
     rooms = Rooms(cluster, store)
     subject = subject_of(model, match, rooms, dtype)
     within = tol if tol is not None else min(1e-3 * subject.largest, 0.1 * (eps or np.inf))
-    work, stopped = _Work(subject, match, within, dtype, on_progress, rooms), False
+    work, stopped = _Work(subject, match, within, (device, dtype), on_progress, rooms), False
     try:
         if size is not None:
             best = work.best_of(min(size, subject.n_states))
@@ -212,7 +215,7 @@ class _Work:
     subject: Subject
     match: Match | None
     tol: float
-    dtype: str
+    engine: tuple[str, str]  # device and precision
     on_progress: Callable[[Progress], None] | None
     rooms: Rooms
 
@@ -241,13 +244,14 @@ class _Work:
 
     def _proposed(self, medoids: Medoids, best: Cross | None) -> Cross:
         """The cross metric of a proposal; where Ctrl-C comes, the better of it and the best so far is the answer."""
-        subject = self.subject
+        subject, (device, dtype) = self.subject, self.engine
         found = cross(
             subject.model,
             small_model(subject.like, subject.take(medoids.states), medoids),
             tol=self.tol,
             match=self.match,
-            dtype=self.dtype,
+            device=device,
+            dtype=dtype,
             lump=False,
             on_progress=self.on_progress,
             cluster=self.rooms.cluster,

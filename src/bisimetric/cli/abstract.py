@@ -24,6 +24,7 @@ def abstract(  # noqa: PLR0913 (options of a command)
     match: Literal["labels", "hausdorff"] | None = None,
     eps: float | None = None,
     size: int | None = None,
+    device: str = "cpu",
     dtype: str = "float64",
     on: ClusterOptions = HERE,
     in_parts: Annotated[bool, Parameter(negative="")] = False,
@@ -39,6 +40,7 @@ def abstract(  # noqa: PLR0913 (options of a command)
         eps: wanted radius: every state shall be so near to one of the small model.
         size: or wanted number of states.
         match: labels (actions by name) or hausdorff (choices as sets; gives no policy).
+        device: where sweeps are done, cpu or cuda.
         dtype: of the distances, float64 or float32.
         in_parts: with --cluster: workers read the model in parts, so that it need not fit into memory (.npz, .umb or
             .parquet; nothing is merged first).
@@ -55,7 +57,7 @@ def abstract(  # noqa: PLR0913 (options of a command)
     source = subject(model, options, match, in_parts=in_parts, cluster=on.cluster)
     try:
         with SweepBar(json) as bar:
-            found = make(source, eps=eps, size=size, match=match, dtype=dtype, on_progress=bar, **where)
+            found = make(source, eps=eps, size=size, match=match, device=device, dtype=dtype, on_progress=bar, **where)
     except NoCoverError as error:
         if json:
             print_json({"model": model, "eps": eps, "needed": error.needed, "radius": None})
