@@ -19,7 +19,7 @@ from scipy.stats import binom
 import bisimetric as bm
 from bisimetric.estimate import intervals
 from bisimetric.estimate.bracket import Ending, bracket_over
-from bisimetric.estimate.steady import Law, Question, steady_margins, steady_reach
+from bisimetric.estimate.steady import Law, PairQuestion, steady_margins, steady_reach
 from bisimetric.estimate.values import policy_band, value_band
 
 DESIGNS = ("adaptive", "fixed")
@@ -278,7 +278,7 @@ def test_the_law_of_pairs_under_the_true_metric():
             sets = counts.confidence(0.05, exact_rewards=True, **options)
             mine, law = sets.rows.matrix().toarray(), Law.of(sets, d)
             each = csr_array(np.eye(10))
-            above, below = steady_margins(sets, law, Question(each, sets.rows.sizes, 1, 10.0), 0.05)
+            above, below = steady_margins(sets, law, PairQuestion(each, sets.rows.sizes, 1, 10.0), 0.05)
             off = true - np.array([[transport(mine[i], mine[j], d) for j in range(10)] for i in range(10)])
             assert (off <= above + 1e-12).all()
             assert (-off <= below + 1e-12).all()
@@ -294,7 +294,7 @@ def test_margins_of_mixtures_are_narrower_than_the_sum_of_their_rows():
     for s in range(5):
         pick[s, 2 * s], mix[s, 2 * s : 2 * s + 2] = 1.0, 0.5
     one, both = (
-        steady_margins(sets, law, Question(csr_array(m), np.full(5, 5), 1, 10.0), 0.05)[0] for m in (pick, mix)
+        steady_margins(sets, law, PairQuestion(csr_array(m), np.full(5, 5), 1, 10.0), 0.05)[0] for m in (pick, mix)
     )
     assert np.median(both) < 0.85 * np.median(one)
 
@@ -309,7 +309,7 @@ def test_margins_of_mixtures_pay_for_their_vertices_in_whole():
     for s in range(5):
         pick[s, 2 * s], mix[s, 2 * s : 2 * s + 2] = 1.0, 0.5
     alone, mixed = (
-        steady_margins(sets, doubled, Question(csr_array(m), np.full(5, 5), 1, 10.0), 0.05)[1] for m in (pick, mix)
+        steady_margins(sets, doubled, PairQuestion(csr_array(m), np.full(5, 5), 1, 10.0), 0.05)[1] for m in (pick, mix)
     )
     visits = sets.visits.reshape(5, 2)
     least = np.sqrt(visits[:, 0] / visits.max(axis=1))  # were all rows visited as often, both would be the same
@@ -332,7 +332,9 @@ def test_ways_of_paying_for_vertices_share():
         sizes = np.arange(1, S + 1)
         frame = types.SimpleNamespace(n_states=S, successors=np.full(S, S))
         eye = csr_array(np.eye(S))
-        charged = np.exp(-_log_vertices(frame, Question(eye, sizes, 1, 1.0)))  # share of one vertex, by sizes [S, S]
+        charged = np.exp(
+            -_log_vertices(frame, PairQuestion(eye, sizes, 1, 1.0))
+        )  # share of one vertex, by sizes [S, S]
         ways = lambda n, k: np.exp(gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1))  # noqa: E731
         k, m = np.broadcast_arrays(sizes[:, None], sizes[None, :])
         # every pair of sets of these sizes that was paid for alone, and all between the true supports, once
