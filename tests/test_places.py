@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -15,7 +16,7 @@ import numpy as np
 import pytest
 from run_folders import MODEL, QUICK
 
-from bisimetric import atomic
+from bisimetric import atomic, locks
 from bisimetric.backends.cpu.kernels import cache, jit
 from bisimetric.cli import run
 
@@ -248,3 +249,15 @@ def test_blas_has_its_threads_back_after_overlapping_work():
     thread.join()
     assert seen == {1}
     assert count() == before
+
+
+@pytest.mark.parametrize(("number", "held"), [(errno.EWOULDBLOCK, False), (errno.ENOSYS, True), (errno.ENOLCK, True)])
+def test_file_systems_without_locks_are_no_other_process(number, held, tmp_path, monkeypatch):
+    fcntl = pytest.importorskip("fcntl")
+
+    def flock(handle, how):
+        raise OSError(number, "no")
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    with locks.locked(tmp_path) as mine:
+        assert mine is held

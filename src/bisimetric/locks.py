@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
 LOCK = ".lock"
+_NO_LOCKS = (errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL, errno.ENOLCK)  # some network file systems
 
 
 @contextmanager
@@ -24,8 +26,8 @@ def _lock(handle: IO[str]) -> bool:
         return _lock_on_windows(handle)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
+    except OSError as error:
+        return error.errno in _NO_LOCKS  # such a file system cannot tell who else is there
     return True
 
 
