@@ -503,3 +503,20 @@ def test_small_models_are_measured_on_a_device_too():
     assert found.radius == pytest.approx(bm.abstract(mdp, size=6, match="labels").radius, abs=0.01)
     with pytest.raises(ValueError, match="device must be"):
         bm.abstract(mdp, size=6, match="labels", device="gpu")
+
+
+@pytest.mark.parametrize("factor", [1e6, 1e15, -1e15, 1e103, -1e103, 1e300])
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_starts_from_far_away_leave_the_certificate_true(device, factor):
+    """Potentials that are not of this problem may keep a ball from its tolerance, and its error then says so."""
+    mdp, ball = bm.problems.chain(n_states=12, n_classes=3, seed=1), bm.KLBall(0.2)
+    chain = mdp.under(mdp.uniform_policy())
+    truth = bm.solve_metric(chain, ball, tol=1e-6, lump=False)
+    start = bm.solve_metric(chain, ball, tol=1e-3, lump=False, max_sweeps=4, device=device)
+    solver = start.restart.sweeper.solver
+    with np.errstate(over="ignore"):
+        far = {key: factor * kept for key, kept in solver.remembered().items()}
+    assert any(np.isfinite(kept).any() for kept in far.values())
+    solver.recall({key: np.where(np.isfinite(kept), kept, np.nan) for key, kept in far.items()})
+    found = bm.solve_metric(chain, ball, tol=1e-3, lump=False, max_sweeps=20, device=device, start=start)
+    assert np.abs(found.distance - truth.distance).max() <= found.error + truth.error

@@ -140,6 +140,8 @@ def abstract(  # noqa: PLR0913 (settings of a solve, by their names)
     if size is not None and check_whole("size", size) < 1:
         raise ValueError(f"size must be at least 1; got {size}.")
     check_engine(device, dtype)
+    if cluster is not None and device != "cpu":
+        raise ValueError(f'workers of a cluster use their CPUs; device must be "cpu", got {device!r}.')
     if check_whole("most", most) < 1:
         raise ValueError(f"most must be at least 1; got {most}.")
     rooms = Rooms(cluster, store)
